@@ -1,4 +1,4 @@
-"""Classifiers that can start from learned initial weights: scikit-learn outside, skorch inside."""
+"""scikit-learn classifiers that train by skorch, and can start from learned initial weights."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from .theta0 import Architecture, Theta0, arrays_of, start_
 
 __all__ = ["MLPClassifier", "NetClassifier"]
 
-# Rows of the forward pass that describes a module.
+# Number of rows in the forward pass that finds a module's architecture.
 _N_DESCRIBED = 4
 
-# What "auto" stands for by `fine_tuning`.
+# Values of "auto" for each value of `fine_tuning`.
 _PROTOCOLS: dict[str, dict[str, Any]] = {
     "head-first": {"learning_rate_init": 1e-4, "max_iter": 30, "validation_split": None},
     "paper": {"learning_rate_init": 1e-3, "max_iter": 10, "validation_split": 1 / 6},
@@ -44,7 +44,7 @@ def _describe(factory: factories.ModuleFactory, module: nn.Module, X: Any) -> Ar
     """The architecture of a fresh module of the factory, which takes rows X (n, ...)."""
     keywords = {name: value for name, value in factory.keywords.items() if name != "init"}
     if factory.module is MLP and X.shape[1:] == (keywords.get("n_features"),):
-        # Known without a forward pass, which would not be safe among threads.
+        # No forward pass: it would not be thread-safe.
         return Architecture.of_perceptron(**keywords)
     rows = X[:_N_DESCRIBED]
     return describe_with_logits(factory, module, rows.toarray() if issparse(rows) else rows)
@@ -84,23 +84,25 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
     Parameters
     ----------
     module : nn.Module or subclass of it, default=None
-        The network, which returns logits (n, n_classes). An instance is copied and never
-        changes; its weights are the fresh ones. A class is called with the ``module__<name>``
-        parameters, and with ``n_classes=`` if it takes that and ``module__n_classes`` is not
-        given; so with ``n_features=``, the numbers of an example, if it has no default of that.
-        It is trained in single precision, unless it casts in its ``forward``. None: the module of
+        The network, which returns logits (n, n_classes). An instance is copied and does not
+        change; "fresh weights" are then its weights. A class is called with the ``module__<name>``
+        parameters. It also gets ``n_classes``, if it has this argument, and ``n_features``, the
+        number of values of an example, if it has this argument without a default;
+        ``module__n_classes`` and ``module__n_features`` replace these. The network is converted to
+        single precision, unless its ``forward`` casts X to a type of its own. None: the module of
         the initializer in `warm_start_from`.
     warm_start_from : object, default="auto"
         Where training starts:
 
-        - "auto": from the theta0 that X carries if the step before in a Pipeline is an
-          initializer; else from fresh weights. If X lost its theta0, or an initializer is further
-          up in the Pipeline, it raises an error; pass None for fresh weights there.
-        - "pipeline": as "auto", but an X without theta0 is always an error, also in the worker
-          processes of an ensemble, where a Pipeline cannot be seen.
+        - "auto": if the step before in a Pipeline is an initializer, from the theta0 that its
+          output carries; else from fresh weights. If there is an initializer earlier in the
+          Pipeline, and a step after it lost theta0, ``fit`` raises an error. Pass None to start
+          from fresh weights there.
+        - "pipeline": as "auto", but an X without theta0 is always an error. This also works in
+          the worker processes of an ensemble, where "auto" cannot find the Pipeline.
         - None: from fresh weights.
-        - an unfitted initializer: a clone of it learns theta0 from the X given to ``fit``, so
-          in each fold of a cross-validation. Search its parameters as
+        - an unfitted initializer: a clone of it learns theta0 from the X given to ``fit``. In a
+          cross-validation it learns again in each fold. Search its parameters as
           ``warm_start_from__<name>``.
         - a fitted initializer, a Theta0, or the path of a ``.safetensors`` file: from that
           theta0, which must have the module's class and shapes. If it is for another number of
@@ -110,48 +112,49 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
     fine_tuning : {"auto", "head-first", "paper"}, default="auto"
         How training begins, and what "auto" stands for below.
 
-        - "head-first": first the last layer alone, by a regularised logistic regression on its
-          inputs for the labelled rows; then all layers, gently: with few labels features are
-          otherwise lost before the last layer fits them [1]_. The last layer must be linear.
+        - "head-first": first the last layer alone is fitted, by a regularised logistic regression
+          on its inputs. Then all layers are trained, at a low learning rate. Otherwise, with few
+          labels, the learned features change before the last layer fits them [1]_. The last layer
+          must be linear.
         - "paper": all layers at once, from the initial weights.
         - "auto": "head-first" if the initial weights are learned, else "paper".
     skip_connection : bool, default=False
-        Whether a linear map of the input is added to the logits, so that the last layer sees the
-        row beside the last hidden activations. Then a start cannot lose what the row itself tells:
-        recommended for tables.
+        Whether a linear map of the input is added to the logits. The network can then use the row
+        itself, even if the hidden layers have lost information. Recommended for tables.
     optimizer : {"adam", "adamw", "rmsprop", "sgd"} or type, default="adam"
         Or a subclass of :class:`torch.optim.Optimizer`. Its arguments are parameters here, such
         as ``optimizer__weight_decay``.
     learning_rate_init : float or "auto", default="auto"
-        Learning rate. "auto": 0.001, head first 0.0001.
+        Learning rate. "auto": 0.001, with "head-first" 0.0001.
     batch_size : int, default=50
         Rows of a mini-batch.
     max_iter : int or "auto", default="auto"
-        Epochs. "auto": 10, head first 30. With 0 no layer is trained after the last one was fitted.
+        Number of epochs. "auto": 10, with "head-first" 30. With 0 only the last layer is fitted, if
+        "head-first".
     validation_split : float, splitter, tuple, None or "auto", default="auto"
-        Which rows, of those with a label and a weight, choose the best epoch: a random fraction,
-        stratified where possible, or the first split of a scikit-learn splitter. Or a tuple
-        (X_val, y_val), which earlier steps of a Pipeline do not transform. None keeps the last
-        epoch. "auto": 1/6, head first None.
+        The validation set, which chooses the best epoch, among the rows with a label and a weight.
+        A number is a random fraction of them, stratified where possible. Of a scikit-learn
+        splitter the first split is taken. A tuple (X_val, y_val) gives other rows, which earlier
+        steps of a Pipeline do not transform. None: no validation, and the last epoch is kept.
+        "auto": 1/6, with "head-first" None.
     class_weight : None, "balanced" or dict, default=None
-        Weight of each class in the training and validation loss, a factor of the weights of its
-        rows; a class that is not in the dict has 1. "balanced" gives each class the same total
-        weight.
+        Weight of each class in the training and validation loss. The weight of a row is multiplied
+        by that of its class. A class that is not in the dict has weight 1. "balanced" gives each
+        class the same total weight.
     unlabelled_label : int, float or str, default=None
-        Label, such as -1, of rows that have none: they are in no loss and not in ``score``, but
-        an initializer that is fitted here learns from them. NaN stands for None as well.
-        Estimators that encode labels first, such as VotingClassifier, make a class of them, and
-        ``scoring="accuracy"`` counts them as wrong.
+        The value in y, such as -1, of rows without a label. These rows are not in the loss and not
+        in ``score``, but an initializer that is fitted here learns from them. If this is NaN, None
+        in y has the same meaning. Estimators that encode labels first, such as VotingClassifier,
+        make a class of these rows. ``scoring="accuracy"`` counts them as wrong.
     device : str, default="auto"
         Any of PyTorch's devices; "auto" takes CUDA if it is available.
     random_state : int, RandomState instance or None, default=None
-        Seed of fresh weights, the validation split, the order of rows, what the module draws,
-        such as dropout, and an initializer that is fitted here and has no ``random_state``.
+        Seed of fresh weights, of the validation split, of the order of rows, of the module's own
+        draws, such as dropout, and of an initializer without ``random_state`` that is fitted here.
     **keywords : dict
-        ``module__<name>``: arguments of the class in `module`. And further arguments of
-        :class:`skorch.NeuralNetClassifier` by its own names: ``callbacks``, ``criterion``,
-        ``verbose`` (0 here, 1 prints a line an epoch), ``iterator_train``, ``optimizer__<name>``,
-        ...
+        ``module__<name>``: arguments of the class in `module`. All others are arguments of
+        :class:`skorch.NeuralNetClassifier`, such as ``callbacks``, ``criterion``, ``verbose``
+        (default 0; 1 prints a line an epoch), ``iterator_train`` and ``optimizer__<name>``.
 
     Attributes
     ----------
@@ -166,7 +169,7 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
     theta0_ : Theta0
         The initial weights.
     initializer_ : estimator or None
-        The fitted initializer that they came from, if one was passed.
+        The fitted initializer that ``theta0_`` is from, if one was passed.
     history_ : skorch.history.History
         Skorch's record of each epoch.
     loss_curve_, validation_loss_curve_ : list of float
@@ -174,11 +177,11 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
     best_epoch_ : int or None
         Epoch whose parameters are kept, from 0; the last one without validation.
     best_validation_loss_ : float or None
-        Its validation loss.
+        Validation loss of that epoch.
     n_iter_ : int
         Epochs run.
     n_features_in_, input_shape_ : int, tuple of int
-        Numbers of an example, and its shape.
+        Number of values of an example, and its shape.
     feature_names_in_ : ndarray of str
         Names of the features, if X has them.
 
@@ -344,7 +347,7 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
         split: Any = None,
         seed: int = 0,
     ) -> net.Rows:
-        """The rows to train on; `split` adds validation rows."""
+        """The labelled rows to train on; `split` sets aside or gives validation rows."""
         weights = labels.validate_weights(sample_weight, labelled)
         by_class = labels.class_weights(self.class_weight, self.classes_, y, weights)
         X = X if labelled.all() else X[labelled]
@@ -367,7 +370,7 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
         return net.Rows(*rows, net.Rows(*labels.rows_in_loss(X[labelled], y, None, by_class)))
 
     def _factory(self, source: Any, seed: int) -> factories.ModuleFactory:
-        """The factory of modules for the rows, the classes and the source; `seed` of weights."""
+        """The factory of the network; `source` gives its module if `module` is None."""
         keywords, n_classes = factories.keywords_of(vars(self)), len(self.classes_)
         factories.check_source(self.module, keywords)
         if self.module is not None:
@@ -377,13 +380,13 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
         factory = warm_start.factory_of(source, self.n_features_in_, n_classes, seed)
         if factory is None:
             raise ValueError(
-                f"module=None, and warm_start_from={self.warm_start_from!r} has no module either: "
-                "pass module"
+                f"module is None, and warm_start_from={self.warm_start_from!r} has no module "
+                "either; pass module"
             )
         return factory
 
     def _resolve_start(self, X_given: Any, X: Any, seed: int) -> warm_start.Start:
-        """Where training starts, checked before an initializer learns; X as given and validated."""
+        """Where training starts; errors come before an initializer learns from the validated X."""
         source = warm_start.find_source(self.warm_start_from, X_given)
         factory = self._factory(source, seed)
         factory = with_casts(factory, X[:_N_DESCRIBED])
@@ -398,11 +401,11 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
             source, factory, module, Theta0(architecture, arrays), feature_names
         )
         self._takes_integers = X.dtype.kind in "iu" and takes_integers(module)
-        # An initializer warns about unscaled rows itself.
+        # An initializer that is fitted, here or in a Pipeline, warns about unscaled rows itself.
         warned = start.must_learn or warm_start.attached_theta0(X_given) is not None
         if not (warned or takes_integers(module)):
             checks.warn_if_unscaled(X, feature_names)
-        if not warned:  # the transform that attached theta0 has compared
+        if not warned:  # else there is no scale yet, or `transform` has compared
             warn_if_another_scale(X, start.theta0.row_mean, start.theta0.row_spread)
         return start
 
@@ -410,7 +413,7 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
         self, start: warm_start.Start, X: Any, X_unlabelled: Sequence[Any], seeds: Sequence[int]
     ) -> None:
         """Make the net at the start, after an initializer that is not fitted has learned."""
-        # First the net, so that what skorch does not take is reported before a long training.
+        # The net is made first: errors of skorch's parameters come before a long pre-training.
         self.net_ = net.build_net(
             partial(self._module_at, start),
             self._skorch_params(),
@@ -437,11 +440,11 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
         return SkipConnection(module, self.n_features_in_, len(self.classes_))
 
     def _choose_protocol(self, start: warm_start.Start) -> None:
-        """Set `fine_tuning_`, and what "auto" stands for by it."""
+        """Set `fine_tuning_`, and the parameters whose "auto" depends on it."""
         if self.skip_connection and self._takes_integers:
             raise ValueError(
-                "skip_connection=True needs rows of numbers, and the module takes whole numbers "
-                "that stand for something; leave it out"
+                "skip_connection=True multiplies X by weights, but the module has an embedding "
+                "layer and X holds its indices; pass skip_connection=False"
             )
         head_first = start.is_learned and bool(start.head)
         self.fine_tuning_ = self.fine_tuning
@@ -458,12 +461,12 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
         }
 
     def _fit_head(self, start: warm_start.Start, rows: net.Rows, seed: int) -> None:
-        """Fit the last layer to labelled rows, if it is to be fitted first."""
+        """With "head-first", fit the last layer to labelled rows."""
         if self.fine_tuning_ == "head-first":
             fit_head_(self.net_, start.head, rows, seed)
 
     def _train(self, rows: net.Rows, n_epochs: int) -> Self:
-        """Train the net and store what came of it."""
+        """Train the net and set the fitted attributes."""
         self.net_.train(rows, n_epochs)
         self.n_iter_ = len(self.net_.history)
         # skorch counts epochs from 1, and 0 stands for none.
@@ -494,15 +497,15 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
         y : array-like of shape (n_samples,)
             Labels, numbers or strings, of at least two classes.
         sample_weight : array-like of shape (n_samples,) or float, default=None
-            Weight of each row, at least 0. The loss of a mini-batch is the weighted mean over
-            its rows, the validation loss that over all validation rows. A row of weight 0 is in
-            neither, but an initializer that is fitted here learns from it.
+            Weight of each row, at least 0. The training loss is the weighted mean over the rows of
+            a mini-batch, the validation loss the weighted mean over all validation rows. A row of
+            weight 0 is in neither, but an initializer that is fitted here learns from it.
         X_unlabelled : array-like or tuple of array-likes, default=None
             More rows of shape (n_unlabelled, n_features), for an initializer that is fitted
             here. In a cross-validation give a tuple ``(X_unlabelled,)``: an array of as many rows
             as X would be divided among the folds.
         classes : array-like of shape (n_classes,), default=None
-            All labels, if y lacks some of them; None: those of y.
+            All classes, if y lacks some of them. None: the classes in y.
 
         Returns
         -------
@@ -539,16 +542,16 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
 
         The first call starts where ``fit`` does. Later calls, and calls after ``fit``, go on from
         the present weights and optimizer, with the parameters of the first call. ``max_iter``
-        calls with the same rows equal ``fit`` with ``validation_split=None`` exactly; a schedule of
-        skorch's LRScheduler goes on. For other callbacks each call is a training of its own.
-        ``class_weight`` may not be "balanced".
+        calls with the same rows equal one ``fit`` with ``validation_split=None`` exactly. A
+        learning rate schedule of skorch's LRScheduler goes on too. For other callbacks each call
+        is a new training. ``class_weight`` may not be "balanced".
 
         Parameters
         ----------
         y : array-like of shape (n_samples,)
             Labels, members of ``classes``.
         classes : array-like of shape (n_classes,), default=None
-            All labels there will ever be, needed in the first call.
+            All classes that any call will have. The first call needs it.
         X, sample_weight
             As ``fit`` takes them.
 
@@ -586,8 +589,8 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities (n_samples, n_classes) in float32, in the order of ``classes_``.
 
-        X is as ``fit`` takes it. The other rows of X may change a probability by 1e-5. A ValueError
-        is raised for rows whose values are too large for the network.
+        X is as ``fit`` takes it. The other rows of X may change a probability by 1e-5. Rows with
+        values too large for the network raise a ValueError.
         """
         check_is_fitted(self, "net_")
         probabilities = self.net_.predict_proba(net.Rows(self._validated(X)))
@@ -633,7 +636,7 @@ class MLPClassifier(NetClassifier):
     hidden_layer_sizes : int or sequence of int, default=None
         Width of each hidden layer. None: the initializer's, or (392, 392, 392) without one.
     activation : {"relu", "tanh", "gelu"}, default=None
-        None: the initializer's, or "relu" without one.
+        Activation of the hidden layers. None: the initializer's, or "relu" without one.
     batch_norm : bool, default=None
         Batch normalization before each activation. None: the initializer's, or False.
     init : {"xavier", "he"}, default="xavier"
@@ -744,7 +747,8 @@ class MLPClassifier(NetClassifier):
         factory = warm_start.factory_of(source, self.n_features_in_, len(self.classes_), seed)
         if source is not None and (factory is None or factory.module is not MLP):
             raise ValueError(
-                f"{warm_start.name_of(source)} is of no perceptron, which MLPClassifier needs"
+                f"{warm_start.name_of(source)} is not for a multi-layer perceptron, which "
+                "MLPClassifier needs; use NetClassifier"
             )
         of_source = dict(factory.keywords) if factory else {}
         of_source.pop("init", None)
@@ -784,9 +788,10 @@ class MLPClassifier(NetClassifier):
         Parameters
         ----------
         **params : object
-            Its parameters, such as ``warm_start``, but not those of the network. By default
-            ``learning_rate_init``, ``batch_size``, ``max_iter`` and ``random_state`` are those
-            here, ``alpha`` is 0, and ``solver`` is "sgd" if `optimizer` is.
+            Parameters of scikit-learn's classifier, such as ``warm_start``, but not those of the
+            network. By default ``learning_rate_init``, ``batch_size``, ``max_iter`` and
+            ``random_state`` are those of this classifier, ``alpha`` is 0, and ``solver`` is "sgd"
+            if `optimizer` is "sgd".
 
         Returns
         -------
@@ -800,7 +805,10 @@ class MLPClassifier(NetClassifier):
         if (function := skorch_params.get("predict_nonlinearity", "auto")) != "auto":
             raise ValueError(f"predict_nonlinearity must be 'auto', the softmax, got {function!r}")
         if self.skip_connection:
-            raise ValueError("scikit-learn's network has no skip connection; pass False to fit")
+            raise ValueError(
+                "skip_connection=True: scikit-learn's network has no skip connection; fit with "
+                "skip_connection=False"
+            )
         defaults = {name: getattr(self, name) for name in ("batch_size", "random_state")}
         defaults["learning_rate_init"] = self._choices["learning_rate_init"]
         defaults |= {"alpha": 0.0, "max_iter": max(self._choices["max_iter"], 1)}

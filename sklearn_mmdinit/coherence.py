@@ -36,7 +36,7 @@ from .training.minibatches import augmented
 
 __all__ = ["Coherence"]
 
-# Longer walks take long, step by step, and end anywhere.
+# The largest mean number of edges. Longer walks take much time and end at almost any row.
 _LONGEST = 10_000
 # Parameters that do not affect what is learned.
 _IDLE = {"checkpoint", "memory", "n_jobs", "verbose"}
@@ -45,11 +45,11 @@ _IDLE = {"checkpoint", "memory", "n_jobs", "verbose"}
 class Coherence(BaseEstimator):
     r"""The fourth term of :class:`MMDInitializer`: functions near theta0 are smooth on the data.
 
-    The paper asks that any prediction be near theta0 for every single input. This term perturbs
-    the last layer. It asks that predictions of neighbouring inputs then move together, and that
-    those of unrelated inputs move without correlation. With C the exact correlation of
-    these moves, and :math:`i \to i^+` a random walk on the nearest-neighbour graph of the
-    unlabelled rows,
+    The paper's loss treats each input alone: networks near theta0 shall give every prediction for
+    it. This term compares inputs. If the last layer is perturbed, predictions of neighbouring
+    inputs shall move together, and those of unrelated inputs shall move without correlation. With
+    C the exact correlation of these moves, and :math:`i \to i^+` a random walk on the
+    nearest-neighbour graph of the unlabelled rows,
 
     .. math:: L_{coh} = 1 - E_i [C_{i i^+}] + \rho \, E_{i \not\sim j} [C_{ij}^2]
 
@@ -59,52 +59,55 @@ class Coherence(BaseEstimator):
     Parameters
     ----------
     weight : float, default=16.0
-        :math:`\mu`, above 0.
+        :math:`\mu`, the weight of this term in the loss; above 0.
     separation : float or "auto", default="auto"
         :math:`\rho`. A large value separates many small groups of inputs, a small value few large
-        ones. "auto": a fifth of the number of classes where that is known (from ``n_classes``, the
-        labels or the module), at least 1; else 2, which suits ten classes.
+        ones. "auto": a fifth of the number of classes, but at least 1, if that number is known
+        from ``n_classes``, the labels or the module; else 2, which suits ten classes.
     walk_length : float, default=40.0
-        Mean number of edges of the walks, from 1 to 10,000; lengths are geometric.
+        Mean number of edges of the walks, from 1 to 10,000. The lengths have a geometric
+        distribution.
     batch_size : int, default=256
-        Positive pairs a step, at least 2; capped at n_samples. The initializer has its own
-        ``batch_size``: so many of these rows, the first ones, go through the paper's terms too.
+        Positive pairs a step, at least 2; capped at n_samples. The paper's terms use fewer rows:
+        the first rows of the first ``batch_size`` pairs, by the initializer's own parameter.
     n_neighbors : int, default=10
         Edges of each row, which lead to its nearest neighbours. A row that equals others has one
         edge to one of them; its other edges lead to rows that differ. From 100,000 rows on,
         ``pynndescent`` (the extra ``neighbors``) does the search where it is installed: nearly
         exactly, and much faster after half a minute of compiling in each process.
     n_components : int, None or "auto", default="auto"
-        Principal components of X in which neighbours are searched. None: all columns. "auto": 50;
-        all columns where all rows have the same length, as embeddings of an encoder have.
-        Neighbours are then those of the largest cosine.
+        Number of principal components of X in which neighbours are searched. None: all columns.
+        "auto": 50; but all columns if all rows have the same length, as embeddings of an encoder
+        often have, so that the nearest neighbours are those of the largest cosine.
     shared_neighbor_power : float, default=2.0
-        The weight of an edge is one plus the number of neighbours that its two rows share, to this
-        power: walks then avoid edges between dense regions. 0 gives all edges the same weight.
+        The weight of an edge is (1 + n) to this power, with n the number of neighbours that its two
+        rows share. Walks then avoid edges between dense regions. With 0 all edges have the same
+        weight.
     graph : sparse matrix, transformer or None, default=None
         A graph of your own instead of the search. A matrix (n_samples, n_samples) has similarities
-        of the rows given to ``fit``: not negative, larger for closer rows; only their ratios in a
-        row count. A transformer, such as :class:`sklearn.neighbors.KNeighborsTransformer`, is
-        cloned and fitted. Each entry that its ``fit_transform(X)`` stores is an edge, whatever its
-        value. A ``random_state`` of None gets a fixed seed. The transformer must not change X.
+        of the rows given to ``fit``: not negative, and larger for closer rows. Each row may have a
+        scale of its own. A transformer, such as
+        :class:`sklearn.neighbors.KNeighborsTransformer`, is cloned and fitted. Each entry that its
+        ``fit_transform(X)`` stores is an edge, whatever its value. If its ``random_state`` is
+        None, it gets a fixed seed. The transformer must not change X.
     embedding : transformer or None, default=None
         Neighbours are searched in the output of this transformer. A clone is fitted to the rows
         that ``fit`` gets, as an array without column names; a
         :class:`~sklearn.frozen.FrozenEstimator` is not fitted. For images, neighbours in
         :class:`OrientedGradients` more often share a class. With an
-        ``MMDInitializer(coherence=..., output="hidden")``, neighbours are those in the activations
-        that this first round has learned.
+        ``MMDInitializer(coherence=..., output="hidden")``, neighbours are searched in the hidden
+        activations that this initializer has learned before.
     augmentation : callable or None, default=None
         ``augmentation(rows, rng)`` takes rows (n, ...) and a :class:`numpy.random.Generator`, and
         returns rows of the same shape, each changed at random in a way that keeps its class. Both
         rows of every positive pair are augmented in each step. :class:`RandomAffine` is for images,
         :class:`RandomCorruption` for tables. Neighbours are those of the unchanged rows.
     memory : None, str or joblib.Memory, default=None
-        Cache of the neighbours.
+        Where joblib caches the neighbours, so that the next ``fit`` on these rows need not search.
 
     See Also
     --------
-    MMDInitializer : Takes it as ``coherence``.
+    MMDInitializer : Takes this as its parameter ``coherence``.
     OrientedGradients : An embedding of images.
     RandomAffine : An augmentation of images.
     RandomCorruption : An augmentation of tables.
@@ -112,8 +115,8 @@ class Coherence(BaseEstimator):
 
     Notes
     -----
-    ``MMDInitializer.score`` is minus the loss that these parameters define, and compares only
-    theta0s of the same parameters. Search these parameters by the accuracy of a classifier:
+    ``MMDInitializer.score`` is minus the loss, which depends on these parameters. It can only
+    compare theta0s of the same parameters. Search these parameters by the accuracy of a classifier:
     ``GridSearchCV(MLPClassifier(warm_start_from=MMDInitializer(coherence=Coherence())),
     {"warm_start_from__coherence__separation": [1.5, 2.0, 4.0]})``.
 
@@ -169,7 +172,7 @@ class Coherence(BaseEstimator):
 
 
 def coherence_of(value: Any, X: np.ndarray | None = None) -> Coherence | None:
-    """The meaning of the parameter ``coherence``; "auto" depends on rows X (n, ...), if given."""
+    """The Coherence, or None, for a parameter's value; "auto" may depend on rows X (n, ...)."""
     if value is None or isinstance(value, Coherence):
         return value
     if not is_auto(value):
@@ -182,7 +185,7 @@ def coherence_of(value: Any, X: np.ndarray | None = None) -> Coherence | None:
 
 
 def brings_edges(coherence: Coherence | None) -> bool:
-    """Whether the graph is a matrix, which is for the rows of one array in their order."""
+    """Whether the graph is a matrix, whose rows belong to the rows of one array in their order."""
     return coherence is not None and is_matrix(coherence.graph)
 
 
@@ -231,7 +234,7 @@ def settings_of(coherence: Coherence | None) -> dict[str, str]:
 
 
 def _as_text(name: str, value: Any) -> str:
-    """The class of an estimator, whose parameters have texts of their own; else a hash."""
+    """The class name of an estimator, because its parameters have their own texts; else a hash."""
     theta0 = getattr(getattr(value, "estimator", value), "theta0_", None)
     if theta0 is not None:
         value = dict(theta0.arrays)
@@ -240,13 +243,13 @@ def _as_text(name: str, value: Any) -> str:
     elif isinstance(value, BaseEstimator) and not isinstance(value, FrozenEstimator):
         return type(value).__name__
     if (text := _hash(value)) is None:
-        hint = "use a function or class that its module has by name"
-        raise ValueError(f"a checkpoint cannot tell coherence__{name}={value!r}: {hint}")
+        hint = "its module must have it by name, so that it can be pickled; a lambda cannot"
+        raise ValueError(f"a checkpoint cannot compare coherence__{name}={value!r}: {hint}")
     return text
 
 
 def _hash(value: Any) -> str | None:
-    """A hash by contents, of functions by name; None if the value cannot be pickled."""
+    """A hash of a value's contents, or of a function's name; None if it cannot be pickled."""
     try:
         return str(joblib.hash(value))
     except (pickle.PicklingError, AttributeError, TypeError):
@@ -258,7 +261,7 @@ def _hash(value: Any) -> str | None:
 
 def fit_embedding(coherence: Coherence, X: np.ndarray, seed: int) -> Any:
     """The embedding of a checked coherence, fitted to rows X (n, ...), or None."""
-    if coherence.augmentation is not None:  # reports its errors before the embedding takes long
+    if coherence.augmentation is not None:  # its errors come before a long fit of the embedding
         n_rows = 2 * min(coherence.batch_size, len(X))  # as in a step
         rows = X[np.arange(n_rows) % len(X)]
         augmented(coherence.augmentation, rows, rows_generator(0, 0))
@@ -273,9 +276,9 @@ def fit_embedding(coherence: Coherence, X: np.ndarray, seed: int) -> Any:
 
 
 class Walks:
-    """Walks on the graphs of the last two arrays of rows; pickles leave the graphs out.
+    """Caches the graphs of the last two arrays of rows; a pickle does not contain them.
 
-    Two arrays, so that scoring other rows does not displace those that are learned from.
+    There are two, so that ``score`` on other rows does not replace the graph of the training rows.
     """
 
     def __init__(self) -> None:

@@ -1,9 +1,9 @@
 """Measures a theta0 as the paper does, and checks whether coherence may help.
 
-:func:`neighbor_agreement` takes data alone. Every other function takes a fitted initializer, a
-fitted classifier, whose initial weights count, or the :class:`~sklearn_mmdinit.Theta0` of a
-perceptron. It removes the gain from theta0 first. The defaults are the paper's: 128 random
-mini-batches of 32 rows, 256 perturbed networks.
+:func:`neighbor_agreement` takes only data. Every other function takes a fitted initializer, a
+fitted classifier or the :class:`~sklearn_mmdinit.Theta0` of a perceptron. Of a classifier it uses
+the initial weights, not the trained ones. It removes the gain from theta0 first. The defaults are
+the paper's: 128 random mini-batches of 32 rows, 256 perturbed networks.
 """
 
 from __future__ import annotations
@@ -92,7 +92,10 @@ class _Probe:
         check_fits_in_memory(3 * n * len(examples) * info.n_classes, f"n_perturbations={n}")
         logits = perturbed_logits(self.network, info, examples, n, self.scale, random)
         if not logits.isfinite().all():
-            raise ValueError(f"perturbation_scale={self.scale} gives logits that are not finite")
+            raise ValueError(
+                f"perturbation_scale={self.scale} gives logits that are not finite; use a smaller "
+                "one, or give X on the scale that theta0 was learned on"
+            )
         return logits
 
 
@@ -112,7 +115,7 @@ def degenerate_softmax_ratio(
     Parameters
     ----------
     source : initializer, classifier or Theta0
-        Whose theta0 is perturbed.
+        Its theta0 is perturbed.
     X : array-like of shape (n_samples, ...)
         Rows to draw mini-batches from.
     perturbation_scale : float, default=None
@@ -167,14 +170,14 @@ def dead_neuron_ratio(
     Parameters
     ----------
     source : initializer, classifier or Theta0
-        Whose theta0 is looked at, unperturbed.
+        Its theta0 is used, without perturbations.
     X, n_batches, batch_size, random_state
         As :func:`degenerate_softmax_ratio` takes them.
 
     Returns
     -------
     ratios : ndarray of shape (n_batches, n_layers)
-        Between 0 and 1, for each call of an ``nn.ReLU``, in their order.
+        Between 0 and 1; a column for each call of an ``nn.ReLU``, in the order of the calls.
 
     Examples
     --------
@@ -219,10 +222,10 @@ def prediction_samples(
     n_perturbations: int = 1024,
     random_state: Any = None,
 ) -> np.ndarray:
-    """Predictions of perturbed networks, each network the same for all rows.
+    """Predictions of perturbed networks; each network predicts all rows.
 
-    A column of the result, over perturbations, shows whether predictions for one input are
-    uniform; a row of it, over inputs, whether one network depends on its input.
+    ``result[:, i]`` shows whether the predictions for input i are uniform. ``result[k]`` shows
+    whether the predictions of network k depend on the input.
 
     Parameters
     ----------
@@ -233,7 +236,7 @@ def prediction_samples(
     n_perturbations : int, default=1024
         Perturbed networks.
     random_state : int, RandomState instance or None, default=None
-        Of the perturbations.
+        Seed of the perturbations.
 
     Returns
     -------
@@ -262,13 +265,13 @@ def coherence_kernel(source: Any, X: Any) -> np.ndarray:
     r"""Correlation of what perturbations of the last layer add to a logit at two inputs.
 
     :math:`C_{ij} \propto \langle h_i, h_j \rangle / n + 1 / d` with ones on the diagonal, where h
-    are the n activations of the last hidden layer at theta0. Inputs of a large C get their
-    labels together from the first steps of fine-tuning on.
+    are the n activations of the last hidden layer at theta0. If C of two inputs is large, the first
+    steps of fine-tuning change their predictions in the same way.
 
     Parameters
     ----------
     source : initializer, classifier or Theta0
-        Whose theta0 is looked at.
+        Its theta0 is used.
     X : array-like of shape (n_samples, ...)
         Inputs; the result has n_samples squared entries.
 
@@ -279,7 +282,7 @@ def coherence_kernel(source: Any, X: Any) -> np.ndarray:
 
     See Also
     --------
-    sklearn_mmdinit.Coherence : The loss term made of it.
+    sklearn_mmdinit.Coherence : The loss term that is computed from it.
 
     Examples
     --------
@@ -299,18 +302,20 @@ def coherence_kernel(source: Any, X: Any) -> np.ndarray:
         kernel: np.ndarray = losses.logit_correlation(H, n_classes).numpy()
     if not np.isfinite(kernel).all():
         reached = f"hidden activations of X reach {float(H.abs().max()):.2g}"
-        raise ValueError(f"{reached}: give X on the scale that theta0 was learned on")
+        raise ValueError(
+            f"{reached}, and C overflows float32: give X on the scale that theta0 was learned on"
+        )
     return kernel
 
 
 class NeighborAgreement(NamedTuple):
-    """The result of :func:`neighbor_agreement`; ``str`` puts it into words.
+    """The result of :func:`neighbor_agreement`; ``str`` gives a sentence.
 
     Parameters
     ----------
     neighbors, linear, most_frequent : float
-        Shares of the held-out labels that are predicted rightly by neighbours, by a linear model,
-        and by the most frequent class.
+        Accuracy on held-out labels: of neighbours, of a linear model, and of always predicting the
+        most frequent class.
     n_labels : int
         Number of labels held out.
 
@@ -329,10 +334,10 @@ class NeighborAgreement(NamedTuple):
     def __str__(self) -> str:
         helps = self.neighbors > max(self.linear, self.most_frequent)
         return (
-            f"Of {self.n_labels} labels held out neighbours tell {100 * self.neighbors:.0f} %, a "
-            f"linear model {100 * self.linear:.0f} %, the most frequent class "
+            f"Of {self.n_labels} held-out labels neighbours predict {100 * self.neighbors:.0f} %, "
+            f"a linear model {100 * self.linear:.0f} %, the most frequent class "
             f"{100 * self.most_frequent:.0f} %: coherence "
-            + ("may help." if helps else "has little to go by; let labels weigh it.")
+            + ("may help." if helps else "may not help; let StackedStartsClassifier decide.")
         )
 
 
@@ -341,11 +346,11 @@ def neighbor_agreement(
 ) -> NeighborAgreement:
     """Compare how well neighbours and a linear model predict held-out labels, without training.
 
-    Neighbours predict by walks of 40 edges in the mean among all rows, on the graph of
-    ``coherence="auto"`` with each edge in both directions. The linear model is logistic regression.
-    Better neighbours are a weak sign that coherence helps. On 24 data sets this sign is right for
-    18. The constant answer "no" is right for 15 with 5 labels a class, and for 17 with 20 labels
-    (``benchmarks/agreement.py``).
+    Neighbours predict by random walks from labelled rows, of 40 edges in the mean, on the graph of
+    ``coherence="auto"`` with edges in both directions. The linear model is logistic regression. If
+    neighbours are better, this is a weak sign that coherence helps. The sign was right on 18 of 24
+    data sets; always saying "no" was right on 15 of them with 5 labels a class, and on 17 with 20
+    labels (``benchmarks/agreement.py``).
 
     Parameters
     ----------
@@ -354,17 +359,17 @@ def neighbor_agreement(
     y : array-like of shape (n_samples,)
         Labels, at least two of each of two classes.
     unlabelled_label : int, float, str or None, default=-1
-        The value that stands for no label, as NaN and None always do. Use None if all rows have a
-        label and -1 is a class.
+        The value in y of rows without a label. NaN and None always have this meaning. Pass None if
+        -1 is a class.
     cv : int, default=5
         Number of folds, at least 2.
     random_state : int, RandomState instance or None, default=None
-        Draws the folds.
+        Seed of the folds.
 
     Returns
     -------
     agreement : NeighborAgreement
-        Shares of the held-out labels that each predicts rightly.
+        Accuracy of each on the held-out labels.
 
     Examples
     --------
@@ -374,7 +379,7 @@ def neighbor_agreement(
     >>> X, y = load_digits(return_X_y=True)
     >>> some = np.where(np.arange(len(y)) % 36 == 0, y, -1)
     >>> print(neighbor_agreement(X, some, random_state=0))
-    Of 50 labels held out neighbours tell ... %, a linear model ... %, the most frequent class
+    Of 50 held-out labels neighbours predict ... %, a linear model ... %, the most frequent class
     ... %: coherence may help.
     """
     check_argument("cv", cv, integers(2))
@@ -382,7 +387,7 @@ def neighbor_agreement(
     X, y = X.reshape(len(X), -1), column_or_1d(y)
     check_consistent_length(X, y)
     if isinstance(unlabelled_label, Real) and all(isinstance(label, str) for label in y):
-        unlabelled_label = None  # strings have no number among them
+        unlabelled_label = None  # a number cannot occur among strings
     has_label = labels.is_labelled(y, unlabelled_label) & ~labels.missing_in(y)
     rows = np.flatnonzero(has_label)
     classes, indices = np.unique(y[rows], return_inverse=True)

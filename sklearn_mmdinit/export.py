@@ -46,10 +46,10 @@ def sklearn_mlp(
     architecture = theta0.architecture
     structure = {name: architecture.keywords[name] for name in ("hidden_layer_sizes", "activation")}
     if (activation := structure["activation"]) not in _ACTIVATIONS:
-        valid = f"scikit-learn's MLPClassifier has {' and '.join(_ACTIVATIONS)} of ours"
-        raise ValueError(f"{activation=} cannot be exported: {valid}")
+        valid = f"scikit-learn's MLPClassifier has only {' and '.join(map(repr, _ACTIVATIONS))}"
+        raise ValueError(f"{activation=} cannot be exported: {valid}; train with one of them")
     for name in sorted(params.keys() & structure.keys()):
-        network = f"the network has {structure[name]!r}; leave it out"
+        network = f"the exported network has {structure[name]!r}; leave it out"
         raise ValueError(f"{name}={params[name]!r} cannot be chosen: {network}")
     weights, biases = folded_layers(theta0)
     if len(classes) == 2:
@@ -67,8 +67,8 @@ def sklearn_mlp(
 
 
 def _untrained(classes: np.ndarray, n_features: int, structure: dict[str, Any]) -> MLPClassifier:
-    """A classifier with the fitted attributes of its version, as before the first step."""
-    # scikit-learn sets them itself in one step, here on rows of zeros.
+    """A classifier with all fitted attributes of its version, but without training."""
+    # scikit-learn sets the attributes itself in a first step, here on rows of zeros.
     fitted = MLPClassifier(**structure, random_state=0)
     fitted.partial_fit(np.zeros((len(classes), n_features)), classes, classes=classes)
     del fitted._optimizer  # the next training makes a new one

@@ -55,44 +55,44 @@ OUTPUTS = ("passthrough", "hidden")
 _OF_THE_NETWORK = (*factories.OF_A_PERCEPTRON, "n_classes", "module", "hidden_layer", "sampler")
 PAPER_WEIGHTS = ("uniformity_weight", "degeneracy_weight", "detachment_weight")
 
-# The draws of `score` have step numbers that no training reaches.
+# Number of the first step of `score`. No training reaches it, so their draws are never the same.
 _FIRST_SCORE_STEP = 1 << 31
 
-# With coherence the gain is chosen so that the first step of fine-tuning, by Adam at this rate,
-# moves a logit so far, in the mean over so many rows.
+# With coherence, gain="auto" is chosen by the first step of fine-tuning, which is Adam's at this
+# learning rate: it moves a logit by _FIRST_MOVE, in the mean over _GAIN_ROWS rows.
 _FIRST_MOVE, _FINE_TUNING_RATE = 0.75, 1e-3
 _GAIN_ROWS = 2048
 
-# A loss that ends so many times higher than it began (or than 1) is not noise of mini-batches.
+# A loss above this factor times the first one (or times 1) has diverged: mini-batches vary less.
 _DIVERGED = 4.0
 
-# Rows whose predictions are compared, and a mean squared correlation at which all move as one.
+# Predictions have collapsed if their mean squared correlation over this many rows is above this.
 _COLLAPSE_ROWS, _COLLAPSED = 512, 0.9
 
 _TINY = float(np.finfo(np.float32).tiny)
 
 
 class _HiddenFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
-    """The feature map, whose result scikit-learn puts into the container of set_output."""
+    """Maps rows to hidden activations, in the container that set_output asks for."""
 
     @own_settings()
     def transform(self, X: Any) -> np.ndarray:
         """Inputs of the last layer at theta0, for rows X."""
-        rows = self._compared(X)
+        rows = self._rows_with_scale_warning(X)
         check_float32(rows)
         return self._builder.hidden(self.theta0_, rows, torch_device(self.device))
 
-    def _compared(self, X: Any) -> np.ndarray:
+    def _rows_with_scale_warning(self, X: Any) -> np.ndarray:
         """Rows of X, with a warning if theta0 was learned on another scale."""
         rows = self._rows(X)
         warn_if_another_scale(rows, self.theta0_.row_mean, self.theta0_.row_spread)
         return rows
 
 
-# auto_wrap_output_keys=None: a DataFrame cannot carry theta0, so set_output must not wrap this
-# `transform`. It wraps that of _HiddenFeatures.
+# auto_wrap_output_keys=None: scikit-learn must not make a DataFrame of this `transform`'s result,
+# because a DataFrame cannot carry theta0. It does so for `_HiddenFeatures.transform`.
 class _CarriesTheta0(_HiddenFeatures, auto_wrap_output_keys=None):  # type: ignore[call-arg]
-    """The transformer: X itself, which brings theta0 to the next step, or the feature map."""
+    """Returns X as an array that carries theta0 to the next step, or hidden activations."""
 
     def transform(self, X: Any) -> np.ndarray:
         """Pass X on together with theta0, or map it to hidden activations.
@@ -100,24 +100,24 @@ class _CarriesTheta0(_HiddenFeatures, auto_wrap_output_keys=None):  # type: igno
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Rows on the scale that theta0 was learned on; another scale has a warning.
+            Rows on the scale that theta0 was learned on. A warning reports another scale.
 
         Returns
         -------
         ndarray
             X itself, as a read-only array that carries theta0 to the next step of a pipeline. It
             stays an array where ``set_output`` asks for a DataFrame, which cannot carry theta0.
-            With ``output="hidden"``: inputs of the last layer at theta0, (n_samples, n_units);
-            values may differ by 1e-5 of the largest with the composition of X.
+            With ``output="hidden"``: inputs of the last layer at theta0, (n_samples, n_units). The
+            other rows of X may change a value by 1e-5 of the largest value.
         """
         check_is_fitted(self, "theta0_")
         checks.check_argument("output", self.output, checks.one_of(OUTPUTS))
         if self.output == "hidden":
             return super().transform(X)
-        return attach_theta0(self._compared(X), self.theta0_)
+        return attach_theta0(self._rows_with_scale_warning(X), self.theta0_)
 
     def fit_transform(self, X: Any, y: Any = None) -> np.ndarray:
-        """Learn theta0 from X, then ``transform`` X; an interrupt raises.
+        """Learn theta0 from X, then ``transform`` X; an interrupt raises KeyboardInterrupt.
 
         Parameters
         ----------
@@ -140,7 +140,7 @@ class _CarriesTheta0(_HiddenFeatures, auto_wrap_output_keys=None):  # type: igno
         Parameters
         ----------
         input_features : array-like of str, default=None
-            Names of X's columns, where they are handed on.
+            Names of X's columns, used with ``output="passthrough"``.
 
         Returns
         -------
@@ -163,8 +163,8 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
 
     so that small random perturbations of theta0 give predictions that are uniform over the class
     simplex for every input, use all classes, and depend on the input. The defaults are the paper's
-    values. ``coherence="auto"`` adds a term that the paper does not have: functions near theta0
-    are then smooth on the data. Most of the gain with few labels comes from it.
+    values. ``coherence="auto"`` adds a term that the paper does not have: networks near theta0
+    then predict similarly for similar rows. Most of the gain with few labels comes from it.
 
     Parameters
     ----------
@@ -173,49 +173,55 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
     n_classes : int or "auto", default="auto"
         Number of classes of the tasks to come, the paper's d. "auto" takes the number of classes of
         y where ``fit`` gets labels, without -1, NaN and None; else the module's own number, or 2.
-        Give it where y holds whole numbers that are no labels, as in a regression. The third term
-        takes time and memory by its square: 1,000 classes take a second or two a step on two cores.
+        Give it if y holds whole numbers that are no labels, such as targets of a regression. Time
+        and memory of L_iod grow with its square: with 1,000 classes a step takes one or two seconds
+        on two cores.
     coherence : None, "auto" or Coherence, default=None
         A fourth term that makes functions near theta0 smooth on the nearest-neighbour graph of X.
-        "auto" stands for ``Coherence()``, with fewer neighbours where few rows differ. None is the
-        paper's loss.
+        "auto" stands for ``Coherence()``, with fewer neighbours if X has few distinct rows. None is
+        the paper's loss.
     max_iter : int or "auto", default="auto"
-        Epochs over X. "auto": 5. With coherence: until L_coh stops falling (where it is then at
-        most 0.4, twice as long), and half as long again while the learning rate falls; at least a
-        step for every 20 rows, from 225 to 3,000 steps, and at most 1,500 where that is more.
-        Fewer steps may give weights that are worse than random ones.
+        Epochs over X. "auto" without coherence: 5. "auto" with coherence: the learning rate stays
+        constant until L_coh stops falling. If L_coh is then at most 0.4, the rate stays constant
+        for as many steps again. Then it falls, for half as many steps as it was constant. The
+        least number of steps is n_samples / 20, but not below 225 nor above 3,000. The largest
+        number is 1,500, or the least number if that is larger. Fewer steps may give weights that
+        are worse than random ones.
     random_state : int, RandomState instance or None, default=None
         Seed of initial weights, order of rows, perturbations and uniform samples.
     module : None, nn.Module or subclass of it, default=None
         The network, which returns logits. None: a perceptron, an :class:`MLP`. An instance is
-        copied, and training starts at its weights. A class is called with ``module__<name>``
-        parameters, with `n_classes` if it takes it, and with ``n_features``, the numbers of an
-        example, if it has no default of it. X may have any shape that the network takes. A network
-        is in single precision, unless it casts in its ``forward``.
-        Parameters that require no gradient stay as they are. A normalisation in evaluation mode
-        stays too, if the module itself is in training mode. Parameters that describe a perceptron
-        must keep their defaults.
+        copied, and training starts at its weights. A class is called with the ``module__<name>``
+        parameters. It also gets `n_classes`, if it has this argument, and ``n_features``, the
+        number of values of an example, if it has this argument without a default. X may have any
+        shape that the network takes. The network is converted to single precision, unless its
+        ``forward`` casts X to a type of its own. Parameters that require no gradient do not
+        change. A normalisation layer in evaluation mode does not change either, if the module
+        itself is in training mode. With a module, parameters that describe a perceptron must keep
+        their defaults.
     activation : {"relu", "tanh", "gelu"}, default="relu"
         Non-linearity of the hidden layers.
     batch_norm : bool, default=False
-        Batch normalisation before each activation. Each perturbed network normalises by its own
-        mini-batch. Scale and shift are learned but not perturbed.
+        Batch normalisation before each activation. Each perturbed network uses the mean and
+        variance of its own activations. Scale and shift are learned but not perturbed.
     output : {"passthrough", "hidden"}, default="passthrough"
         What ``transform`` returns: X itself, which carries theta0, or the last hidden activations.
     device : str, default="auto"
         Any of PyTorch's devices. "auto" takes CUDA where there is one.
     verbose : int or "auto", default="auto"
-        A progress bar with the time to go and the means of the last window: a positive number shows
-        it at once, 0 never, "auto" after three seconds in a notebook or a terminal.
+        Whether to show a progress bar, with the remaining time and the mean loss of the last
+        window. A positive number shows it at once, and 0 never. "auto" shows it after three
+        seconds, in a notebook or a terminal.
     checkpoint : None, str or path-like, default=None
         A ``.safetensors`` file to which ``fit`` writes its training once a minute. After a kill or
-        an interrupt the same call goes on from there, on a CPU with the same bits as without it. A
-        file of other rows or parameters raises an error, so each ``fit`` of a search needs a file
-        of its own. ``partial_fit`` does not use it. Needs a `random_state`.
+        an interrupt the same call goes on from there. On a CPU the result is then bit for bit that
+        of a training without interruption. A file of other rows or parameters raises an error, so
+        each ``fit`` of a search needs a file of its own. ``partial_fit`` does not use the file. A
+        checkpoint needs a `random_state`.
     warm_start : bool, default=False
-        Whether ``fit`` of a fitted initializer goes on from its theta0, as new rows arrive, with a
-        new schedule, optimizer and graph of the rows that it gets. The network must be the same,
-        and "auto" in `n_classes` keeps its number.
+        Whether ``fit`` of a fitted initializer starts at its theta0, for example when new rows
+        have arrived. The learning rate schedule, the optimizer and the graph are new. The network
+        must be the same. ``n_classes="auto"`` keeps the earlier number of classes.
 
     Other Parameters
     ----------------
@@ -227,17 +233,17 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         Learning rate of Adam. "auto": 0.0002, with coherence 0.004. With coherence it falls to 2 %
         along a half cosine over the last third of the training.
     batch_size : int, default=32
-        Rows of a step in the paper's terms; capped at n_samples, and with coherence at its
-        ``batch_size``.
+        Rows of a step for the paper's terms. It is capped at n_samples, and with coherence also at
+        the coherence's ``batch_size``.
     window : int, default=100
         Steps over which the loss is averaged. Theta0 is the parameters at the end of the window
         with the lowest mean; with coherence, at the end of training.
     gain : float or "auto", default="auto"
         Factor of each hidden layer's weights after training. The last layer's weights are divided
-        by the product, so that the network computes the same function. Each layer must scale its
-        output with its input, as ReLU without normalisation does; else only 1 and "auto" are
-        valid. "auto": 1, with coherence such that the first step of fine-tuning can move a logit by
-        0.75.
+        by the product, so that the network computes the same function. This needs layers whose
+        outputs scale with their inputs, as linear layers with ReLU and without normalisation do.
+        For other networks only 1 and "auto" are valid. "auto" without coherence: 1. "auto" with
+        coherence: chosen such that the first step of fine-tuning can move a logit by 0.75.
     init : {"xavier", "he"}, default="xavier"
         Random weights at which training starts: Glorot uniform or Kaiming normal (fan-in). Biases
         are 0.
@@ -282,17 +288,17 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
     converged_ : bool
         With coherence: whether L_coh had stopped falling when the learning rate began to fall.
     gain_ : tuple of float
-        Factor of each hidden layer's weights in ``theta0_``; empty where there can be none.
+        Factor of each hidden layer's weights in ``theta0_``; empty if the network allows no gain.
     config_ : Config
         Settings of the training, with "auto" resolved; the gain is in ``gain_``.
     sampler_ : str
         "gram" or "functional".
     why_functional_ : str
-        Why a module has the functional sampler; empty for "gram".
+        Why the sampler is "functional"; empty for "gram".
     n_iter_ : int
-        Epochs begun.
+        Number of epochs, including an unfinished last one.
     n_features_in_, feature_names_in_ : int, ndarray of str
-        Columns of X, or numbers of an example; names of the columns, where X has them.
+        Number of columns of X, or of values of an example; names of the columns, if X has them.
 
     See Also
     --------
@@ -303,9 +309,9 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
 
     Notes
     -----
-    The same call gives the same bits with the same number of PyTorch's threads. With another number
-    rounding may differ, by about 1.5e-6 after two steps; over thousands of steps this leads to
-    other weights of the same quality.
+    The same call gives the same bits, if PyTorch has the same number of threads. With another
+    number of threads rounding may differ: weights differ by about 1.5e-6 after two steps. Over
+    thousands of steps this leads to other weights of the same quality.
 
     References
     ----------
@@ -346,7 +352,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         "sampler": [checks.one_of(SAMPLERS)],
     }
     _state: State
-    # Of the rows that theta0 was learned from; None if the module takes whole numbers as such.
+    # Mean and spread of the rows that theta0 was learned from; None if the module takes integers.
     _moments: RowMoments | None
 
     def __init__(
@@ -412,7 +418,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         Parameters
         ----------
         **params : dict
-            Values by name, such as ``coherence__weight``, which makes a Coherence of "auto".
+            Values by name. ``coherence__<name>`` replaces ``coherence="auto"`` by a Coherence.
 
         Returns
         -------
@@ -423,11 +429,13 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         nested = {n.removeprefix(prefix): v for n, v in params.items() if n.startswith(prefix)}
         coherence = params.get("coherence", self.coherence)
         if nested and checks.is_auto(coherence):
-            # A name that is not valid raises before "auto" is replaced.
+            # If a name is not valid, this raises an error and "auto" stays.
             params["coherence"] = Coherence().set_params(**nested)
         elif nested and not isinstance(coherence, Coherence):
             name = prefix + next(iter(nested))
-            raise ValueError(f"{name} needs a Coherence, got {coherence=}; set coherence too")
+            raise ValueError(
+                f"{name} needs a Coherence, got {coherence=}; pass coherence='auto' too"
+            )
         return super().set_params(**params)
 
     def __sklearn_tags__(self) -> Any:
@@ -457,11 +465,17 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
                 raise ValueError("coherence needs a hidden layer, got hidden_layer_sizes=()")
         elif not any(getattr(self, name) for name in PAPER_WEIGHTS):
             names = ", ".join(PAPER_WEIGHTS)
-            raise ValueError(f"one of {names} must be above 0 without a coherence, got 0 for all")
+            raise ValueError(
+                f"one of {names} must be above 0 if coherence is None, got 0 for all: there is no "
+                "loss; raise one of them, or pass coherence='auto'"
+            )
         factories.check_source(self.module, factories.keywords_of(vars(self)))
         if self.module is None and self.hidden_layer is not None:
             name = f"hidden_layer={self.hidden_layer!r}"
-            raise ValueError(f"{name} names a layer of a module, and module is None; leave it out")
+            raise ValueError(
+                f"{name} names a layer of module, and module is None; pass a module, or leave "
+                "hidden_layer out"
+            )
         defaults = inspect.signature(type(self).__init__).parameters
         for name in factories.OF_A_PERCEPTRON if self.module is not None else ():
             value = getattr(self, name)
@@ -475,19 +489,20 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn theta0 from unlabelled rows.
 
-        After the first window or epoch an interrupt (Ctrl-C) ends ``fit`` with a warning; before,
-        it raises. Theta0 is then what was learned up to the last window, and ``partial_fit`` goes
-        on from there, first to the end of the epoch. In a Pipeline, a classifier or as an embedding
-        the interrupt ends the whole call, and only the checkpoint stays. A search over an
-        initializer alone goes on, as with skorch; a second interrupt ends it.
+        An interrupt (Ctrl-C) after the first window or epoch ends ``fit`` with a warning. Theta0 is
+        then what was learned up to the last window or epoch. ``partial_fit`` goes on from there,
+        and its first call ends the unfinished epoch. An earlier interrupt raises
+        KeyboardInterrupt. If a Pipeline, a classifier or another initializer calls ``fit``, an
+        interrupt always ends the whole call, and only the checkpoint is kept. A parameter search
+        over an initializer goes on with its next ``fit``; a second interrupt ends it.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             Unlabelled rows, at least two, best standardised. A NumPy memory map larger than memory
-            is read a window at a time. A module may take rows of another shape.
+            is read in parts. A module may take rows of another shape.
         y : array-like of shape (n_samples,), default=None
-            Labels, of which only the number of classes counts, if ``n_classes`` is "auto".
+            Labels. Only the number of classes is used, and only if ``n_classes`` is "auto".
 
         Returns
         -------
@@ -500,14 +515,14 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
             If X or a parameter is not valid, if the loss is not finite in the first window, or if
             the checkpoint is damaged or of other data, parameters or initial weights.
         OSError
-            If the checkpoint cannot be written, at the start or during training; at the end, or
-            after an interrupt, a warning says so.
+            If the checkpoint cannot be written, at the start or during training. At the end of
+            training, or after an interrupt, this gives only a warning.
         """
         X = self._validated(X, reset=self._learned() is None)
         labels.warn_if_few(X, y)
         config, fresh = self._begin(X, y)
         checkpointer = self._checkpointer(X, config, fresh)
-        state = checkpointer.begun(fresh)
+        state = checkpointer.first_state(fresh)
         self._prepare(X, config, fresh.seed)
         try:
             n_epochs = None if config.length_by_level else config.max_iter
@@ -529,10 +544,11 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         """Train for one more epoch.
 
         n calls give the same as ``fit`` with ``max_iter=n``, also with pickling in between. With
-        coherence `max_iter` must be n here too, because the learning rate falls along it. Then
-        "auto" has a warning: an epoch is a small part of the steps that coherence needs, and its
-        graph has the rows of one call alone. For rows that arrive over time use
-        ``warm_start=True`` and ``fit`` on all rows so far, or on the new ones.
+        coherence set ``max_iter=n`` for these calls as well, because the learning rate falls over
+        n epochs. ``max_iter="auto"`` with coherence gives a warning if an epoch has fewer steps
+        than coherence needs. The graph of each call holds only the rows of this call. For rows
+        that arrive over time use ``warm_start=True`` and ``fit`` on all rows so far, or on the new
+        ones.
 
         Parameters
         ----------
@@ -547,7 +563,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         Raises
         ------
         ValueError
-            If X or a parameter is not valid, or another network was trained before.
+            If X or a parameter is not valid, or the network is another one than in the first call.
         """
         first = not hasattr(self, "_state")
         X = self._validated(X, reset=first)
@@ -579,14 +595,14 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         Returns
         -------
         score : float
-            The same for every call: the perturbations are those of ``random_state``.
+            Every call gives the same number, because the perturbations follow from the seed.
         """
         check_is_fitted(self, "theta0_")
         X = self._validated(X, reset=False)
         device, config, seed = torch_device(self.device), self._config(len(X)), self._state.seed
         batches, info = self._batches(X, config, seed), self._builder.info
         check_step_fits_in_memory(config)
-        # In training mode, as the loss is while it is learned.
+        # In the mode of pre-training, so that this is the loss that pre-training minimised.
         network = self._builder.network_at(self.theta0_.without_gain(), device)
         objective, random = objective_of(config), StepRandom(seed, device)
         n_steps, total = batches.steps_an_epoch, 0.0
@@ -599,7 +615,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
                 terms = loss_terms(network, info, batch, random.at(step), config, objective)
                 total += float(terms[0])
         if not math.isfinite(total):
-            raise ValueError("the loss of X is not finite: its values are too large; scale X")
+            raise ValueError("the loss of X is not finite: values of X are too large; scale X")
         return -total / n_steps
 
     def to_module(self) -> nn.Module:
@@ -628,17 +644,17 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         return np.asarray(checks.examples_checked(self, X, reset=reset, shape=shape, **options)[0])
 
     def _validated(self, X: Any, reset: bool) -> np.ndarray:
-        """Rows of X, once all parameters have been checked."""
+        """Check all parameters, then X; return its rows."""
         self._check_params()
-        # With one row there is no mini-batch over which classes could be spread.
+        # A mini-batch of one row cannot use all classes.
         X = self._rows(X, reset=reset, ensure_min_samples=2)
         check_float32(X)
         if self.module is None and X.dtype not in (np.float32, np.float64):
             return X.astype(np.float32)
-        return X  # a module may take whole numbers as such
+        return X  # a module may take integers
 
     def _begin(self, X: np.ndarray, y: Any) -> tuple[Config, State]:
-        """Look at the network on a few rows; the settings of its training and a fresh state."""
+        """Inspect the network on a few rows; return the training's settings and a fresh state."""
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         learned, of_labels = self._learned(), labels.n_classes_in(y)
         if learned is not None:  # a later y may miss classes
@@ -648,7 +664,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         )
         given = of_labels or self.module is not None or not checks.is_auto(self.n_classes)
         self._n_classes_is_known = bool(given)
-        # Before a large network is made, where its number of classes is known.
+        # If the number of classes is known, check the memory before a large network is made.
         n_classes: Any = factory.keywords.get("n_classes")
         if checks.integers(2).is_satisfied_by(n_classes):
             coherence = coherence_of(self.coherence)
@@ -672,7 +688,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
             warn_if_another_scale(X, learned.row_mean, learned.row_spread)
             theta0 = learned.without_gain()
         if self.coherence is not None or self.output == "hidden":
-            self._builder.hidden(theta0, X[:2], "cpu")  # raises where there is no such layer
+            self._builder.hidden(theta0, X[:2], "cpu")  # raises without a last linear layer
         config = self._config(len(X))
         return config, State(seed, theta0, n_planned=max(config.max_iter, 1))
 
@@ -681,7 +697,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         return getattr(self, "theta0_", None) if self.warm_start else None
 
     def _checkpointer(self, X: np.ndarray, config: Config, fresh: State) -> Checkpointer:
-        """What keeps the training, in the file of `checkpoint` where there is one."""
+        """What stores the state of the training, in the file `checkpoint` if one is given."""
         if self.checkpoint is None:
             return Checkpointer(None, {}, config.term_names)
         settings = self._settings(X, config, fresh)
@@ -695,11 +711,12 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         n_epochs: int | None,
         checkpointer: Checkpointer | None = None,
     ) -> None:
-        """Train on X until so many epochs have ended, or until L_coh has stopped falling."""
+        """Train up to the end of epoch `n_epochs`; if None, until L_coh has stopped falling."""
         n_left = n_epochs
         if n_epochs is not None:
             n_left = n_epochs - state.n_epochs + (state.steps_in_epoch > 0)
-        # A checkpoint may hold all epochs. max_iter=0 still builds the graph, whose errors count.
+        # 0 epochs are left if the checkpoint holds all of them. For max_iter=0 the graph is built
+        # all the same, so that its errors are raised.
         if n_left != 0 or not config.max_iter:
             batches, device = self._batches(X, config, state.seed), torch_device(self.device)
             with explained_single_row():
@@ -720,7 +737,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         return resolve(vars(self), coherence, n_rows, n_classes, is_known)
 
     def _prepare(self, X: np.ndarray, config: Config, seed: int) -> None:
-        """Fit the embedding, and keep what no later epoch may change."""
+        """Fit the embedding, and store the parameters that partial_fit may not change."""
         coherence = coherence_of(self.coherence, X)
         self._begun_with = self._unchangeable(config)
         self._walks = Walks()
@@ -755,7 +772,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         return RowBatches(X, config.rows_a_step, seed, self._builder.as_examples, pairs)
 
     def _settings(self, X: np.ndarray, config: Config, fresh: State) -> dict[str, str]:
-        """All that decides a training, in words: a checkpoint belongs to one training."""
+        """A text for everything that affects the training; a checkpoint serves only equal texts."""
         # The same rows have the same hash in any layout. Rows in C order are not copied.
         rows = np.ascontiguousarray(X, X.dtype.newbyteorder("="))
         return {
@@ -795,11 +812,11 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         return self
 
     def _judge_coherence(self, theta0: Theta0, X: np.ndarray, config: Config) -> None:
-        """Set ``converged_``; warn where L_coh was still falling, or where all rows move as one."""
+        """Set ``converged_``; warn if L_coh was still falling, or if predictions have collapsed."""
         levels = self._state.levels_before_the_fall(config, len(X) // config.rows_a_step)
         self.converged_ = len(levels) > 1 and not is_still_falling(levels)
         if len(levels) < 2:
-            return  # a training that is short, or not over, shows nothing yet
+            return  # too few steps to judge, or a training that is not over
         if not self.converged_:
             n_epochs = 2 * self.n_iter_
             warn_user(
@@ -813,14 +830,15 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         together = float(logit_correlation(H, n_classes).square().mean())
         if together > _COLLAPSED:
             warn_user(
-                f"all rows move as one: the mean squared correlation of their predictions is "
-                f"{together:.2f}, and theta0 hardly tells rows apart; standardise X, take a "
-                "network without a mean over positions, or set a larger coherence__separation",
+                f"theta0 hardly distinguishes rows: the mean squared correlation of their "
+                f"predictions is {together:.2f}, and 1 means that all predictions move together; "
+                "standardise X, take a network without global average pooling, or set a larger "
+                "coherence__separation",
                 ConvergenceWarning,
             )
 
     def _factors(self, theta0: Theta0, X: np.ndarray, config: Config) -> tuple[float, ...]:
-        """Gain of each hidden layer; "auto": by how far Adam's first step moves the logits."""
+        """Gain of each hidden layer. "auto" depends on how far Adam's first step moves a logit."""
         n_hidden = max(len(theta0.architecture.chain) - 1, 0)
         if n_hidden == 0:
             return ()
@@ -837,14 +855,14 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
 
 
 def _warn_if_an_epoch_is_short(config: Config, n_rows: int) -> None:
-    """Warn if the steps of an epoch are far from those that a coherent training needs."""
+    """Warn if one epoch has fewer steps than a training with coherence needs."""
     n_steps = n_rows // config.rows_a_step
     if n_steps < config.fewest_steps:
         warn_user(
-            f"an epoch of these {n_rows:,} rows is {n_steps} of at least {config.fewest_steps} "
-            "steps that coherence needs, and each call of partial_fit has a graph of its own rows "
-            "alone: for rows that arrive over time use warm_start=True, and fit on all rows so "
-            "far or on the new ones; for one epoch after the other set max_iter to their number",
+            f"an epoch of these {n_rows:,} rows has {n_steps} steps, but coherence needs at least "
+            f"{config.fewest_steps}, and the graph of each partial_fit holds only the rows of that "
+            "call. For rows that arrive over time use warm_start=True and call fit, on all rows so "
+            "far or on the new ones. To train epoch by epoch, set max_iter to the number of epochs",
             ConvergenceWarning,
         )
 

@@ -1,4 +1,4 @@
-"""Features for any classifier: a row beside what several learned initial weights make of it."""
+"""Features for any classifier: a row, and its hidden activations at learned initial weights."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from .warm_start import (
 __all__ = ["LearnedFeatures"]
 
 _WIDTHS = (256, 256)
-_FIT_FIRST = "fit LearnedFeatures on them first, and put a FrozenEstimator of it into the Pipeline"
+_FIT_FIRST = "fit LearnedFeatures on all rows first, and put its FrozenEstimator into the Pipeline"
 
 
 def coherent_initializers(X: np.ndarray, **params: Any) -> list[MMDInitializer]:
-    """Coherence by long walks, and by short walks and corrupted rows, with these parameters.
+    """Two initializers with these parameters: one has long walks, one short walks and corruption.
 
-    Without the paper's terms, which take most of the time and hardly change these features.
+    The paper's terms have weight 0: they take most of the time and hardly change these features.
     """
     params = dict.fromkeys(PAPER_WEIGHTS, 0.0) | params
     short: Any = coherence_of("auto", X)
@@ -56,14 +56,14 @@ def _flat(X: np.ndarray) -> np.ndarray:
 
 def _learned(initializer: Any, name: str, X: np.ndarray, n_classes: int | None) -> Any:
     """The initializer, fitted to rows X."""
-    # An initializer only counts the classes of y.
+    # Only the number of classes in y affects an initializer.
     y = None if n_classes is None else np.arange(n_classes)
     with checks.inside_another(), checks.add_error_context(name):
         return initializer.fit(X, y)
 
 
 def _hidden(initializer: Any, X: np.ndarray) -> np.ndarray:
-    """Last hidden activations (n, n_units) at the initializer's theta0, of length 1."""
+    """Last hidden activations (n, n_units) at the initializer's theta0, scaled to length 1."""
     device = torch_device(initializer.device)
     activations = initializer._builder.hidden(initializer.theta0_, X, device)
     lengths = _lengths(activations)
@@ -71,7 +71,7 @@ def _hidden(initializer: Any, X: np.ndarray) -> np.ndarray:
 
 
 class LearnedFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
-    r"""The row beside features that initializers learn from unlabelled data, for any classifier.
+    r"""Adds features that initializers learn from unlabelled data to a row, for any classifier.
 
     With :math:`h_k(x)` the last hidden activations at the weights of initializer k, and
     :math:`\ell` the mean length of the rows in ``fit``, a row x becomes
@@ -81,29 +81,30 @@ class LearnedFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         \left( \frac{x}{\ell}, \frac{h_1(x)}{\lVert h_1(x) \rVert}, \frac{h_2(x)}{\lVert h_2(x)
         \rVert}, \dots \right).
 
-    With the row a linear model cannot lose what it tells, and where the features suit the labels it
-    needs few of them. Fit this on all rows, most of them without a label. Then train a classifier
-    on the labelled ones behind a ``FrozenEstimator``, which no ``fit`` changes.
+    A linear model on these features still sees the row itself. If the learned features suit the
+    labels, it needs few labels. Fit this on all rows, with and without a label. Then train a
+    classifier on the labelled rows, in a Pipeline after a ``FrozenEstimator`` of this, which the
+    ``fit`` of the Pipeline does not change.
 
     Parameters
     ----------
     initializers : "auto" or list of MMDInitializer, default="auto"
-        Whose features. A fitted initializer, or a FrozenEstimator of one, is used as it is; a clone
-        of an unfitted one learns in ``fit``. "auto": two perceptrons,
-        ``MMDInitializer(coherence="auto")`` and one with walks of 2 edges and
-        :class:`RandomCorruption`, both without the paper's terms. They take rows of numbers: for
-        images as arrays give initializers with a module.
+        The initializers that give the features. A fitted one, or a FrozenEstimator of one, is used
+        as it is. An unfitted one is cloned, and the clone is fitted in ``fit``. "auto": two
+        perceptrons, both without the paper's terms. One is ``MMDInitializer(coherence="auto")``,
+        the other has walks of 2 edges in the mean and :class:`RandomCorruption`. They take flat
+        rows. For images with three axes give initializers with a module.
     hidden_layer_sizes : int or sequence of int, default=(256, 256)
-        Width of each hidden layer with "auto". A list of initializers has its own.
+        Width of each hidden layer if `initializers` is "auto". Listed initializers have their own.
     with_row : bool, default=True
-        Whether the row itself is among the features. An example that is an array becomes flat.
+        Whether the row itself is among the features. An example with several axes is flattened.
     n_classes : int or "auto", default="auto"
         Number of classes of the tasks to come, for initializers whose own ``n_classes`` is "auto".
-        "auto": as they count the classes in the y of ``fit``.
+        "auto": the number of classes in the y of ``fit``, if it has labels.
     n_jobs : int, default=None
-        Initializers fitted at the same time, as joblib counts them.
+        Number of initializers that are fitted at the same time, as joblib's parameter.
     random_state : int, RandomState instance or None, default=None
-        Seed of initializers whose own ``random_state`` is None; each gets another.
+        Seed of initializers whose own ``random_state`` is None. Each gets a different seed.
 
     Attributes
     ----------
@@ -112,14 +113,14 @@ class LearnedFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     row_length_ : float
         Mean Euclidean length of the rows in ``fit``; 1 if all entries are 0.
     n_features_in_ : int
-        Columns of X, or numbers of an example.
+        Number of columns of X, or of values of an example.
     feature_names_in_ : ndarray of str
         Names of the columns, if X has them.
 
     See Also
     --------
-    MMDInitializer : Its ``output="hidden"`` gives the activations of one, as they are.
-    StackedStartsClassifier : Weighs networks from these initializers and other classifiers.
+    MMDInitializer : With ``output="hidden"`` it returns its own activations, not scaled.
+    StackedStartsClassifier : Weights networks, other classifiers and one on these features.
 
     Examples
     --------
@@ -183,7 +184,7 @@ class LearnedFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         X : array-like of shape (n_samples, n_features)
             Rows with or without a label, best standardized. Modules may take rows of another shape.
         y : array-like of shape (n_samples,), default=None
-            Labels, -1 where there is none, of which only the number of classes counts.
+            Labels; -1 stands for none. Only the number of classes is used.
 
         Returns
         -------
@@ -205,8 +206,8 @@ class LearnedFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             given = self.initializers
             if widths != _WIDTHS:
                 raise ValueError(
-                    f"hidden_layer_sizes={self.hidden_layer_sizes!r} is for initializers='auto'; "
-                    "set it in each of the initializers"
+                    f"hidden_layer_sizes={self.hidden_layer_sizes!r} is only for "
+                    "initializers='auto', and initializers is a list; set it in each of them"
                 )
         if not given:
             raise ValueError("initializers must be at least one, got []")
@@ -229,7 +230,7 @@ class LearnedFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return self
 
     def _prepared(self, X: np.ndarray, given: Any, name: str, seed: int) -> Any:
-        """A fitted initializer that serves rows X as it is, or a clone that can learn from them."""
+        """The fitted initializer, checked for rows X; of an unfitted one a clone, ready to fit."""
         if not is_initializer(given):
             raise TypeError(f"{name} must be an initializer, fitted or not, got {given!r}")
         if is_fitted_initializer(given):
@@ -237,7 +238,7 @@ class LearnedFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             if shape != X.shape[1:]:
                 raise ValueError(
                     f"{name} was fitted to examples of shape {shape}, and X has examples of shape "
-                    f"{X.shape[1:]}; give the columns that it was fitted to, or an unfitted one"
+                    f"{X.shape[1:]}; pass examples of the first shape, or an unfitted initializer"
                 )
             with checks.add_error_context(name):
                 check_feature_names(given, getattr(self, "feature_names_in_", None))
@@ -251,7 +252,7 @@ class LearnedFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return initializer
 
     def transform(self, X: Any) -> np.ndarray:
-        """The row divided by ``row_length_``, beside each initializer's features of length 1.
+        """Return the row divided by ``row_length_``, then each initializer's features.
 
         Parameters
         ----------
@@ -261,7 +262,7 @@ class LearnedFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n_samples, n_features_out)
-            In float32. A row of hidden activations that are all 0 stays 0.
+            Float32. The features of each initializer have length 1, or 0 if all of them are 0.
         """
         check_is_fitted(self, "initializers_")
         shape = self.initializers_[0].theta0_.architecture.input_shape

@@ -28,15 +28,15 @@ def mmd_init_(module: nn.Module, data: Any, **params: Any) -> list[dict[str, flo
     """Learn a module's initial weights from unlabelled data, in place.
 
     Like the functions of :mod:`torch.nn.init` it changes the module: its weights become those of
-    ``MMDInitializer(module=module, **params).fit(data).to_module()``. Its mode, its hooks and what
-    requires a gradient stay. After an error the module is unchanged.
+    ``MMDInitializer(module=module, **params).fit(data).to_module()``. Its mode, its hooks and
+    ``requires_grad`` of its parameters do not change. After an error the module is unchanged.
 
     Parameters
     ----------
     module : nn.Module
-        Returns logits (n, n_classes). Parameters that require no gradient stay. Running statistics
-        of normalisations become those of the data. A normalisation in evaluation mode stays frozen
-        if the module is in training mode.
+        Returns logits (n, n_classes). Parameters that require no gradient do not change. Running
+        statistics of normalisations become those of the data. A normalisation in evaluation mode
+        does not change if the module itself is in training mode.
     data : array-like, Tensor, Dataset or DataLoader
         Unlabelled examples (n, ...). A Dataset or DataLoader gives tensors, or tuples whose first
         item is one. It is read once, in its order, into an array in memory. For more data pass a
@@ -58,7 +58,7 @@ def mmd_init_(module: nn.Module, data: Any, **params: Any) -> list[dict[str, flo
 
     See Also
     --------
-    MMDInitializer : Its parameters; it leaves the module as it is.
+    MMDInitializer : Describes the parameters; it does not change the module.
     MMDObjective : The paper's terms, for training loops of one's own.
 
     Examples
@@ -79,8 +79,8 @@ def mmd_init_(module: nn.Module, data: Any, **params: Any) -> list[dict[str, flo
         initializer._check_params()  # errors come before a long reading
         if isinstance(data, DataLoader) and brings_edges(coherence_of(initializer.coherence)):
             raise ValueError(
-                "coherence.graph is a matrix, whose rows need a fixed order, and data is a "
-                "DataLoader, which may shuffle; pass its Dataset"
+                "coherence.graph is a matrix, whose rows must be in the order of the data, but a "
+                "DataLoader may shuffle; pass its Dataset"
             )
         data = _read(data, initializer.random_state)
     initializer.fit(data)
@@ -99,7 +99,9 @@ def _read(data: Any, random_state: Any) -> np.ndarray:
             examples = item[0] if isinstance(item, tuple | list) and item else item
             if not isinstance(examples, torch.Tensor):
                 kind = type(examples).__name__
-                raise TypeError(f"data must give tensors or tuples that begin with one, got {kind}")
+                raise TypeError(
+                    f"data must give tensors, or tuples whose first item is a tensor, got {kind}"
+                )
             if not parts:
                 with suppress(TypeError):  # a loader without a length
                     n_numbers = len(loader) * examples.numel()

@@ -58,7 +58,8 @@ class MMDObjective(nn.Module):
     Parameters
     ----------
     n_perturbations : int, default=256
-        Perturbed networks a call, the paper's K, and samples of the uniform law, its M; at least 2.
+        Number of perturbed networks in a call, the paper's K. It is also the number of samples of
+        the uniform law, the paper's M. At least 2.
     uniformity_weight : float, default=1.0
         Weight of L_uni, a sum of nine kernels. 1 / 9 averages them.
     degeneracy_weight : float, default=0.4
@@ -74,11 +75,11 @@ class MMDObjective(nn.Module):
         "functional" draws the parameters and serves any module, by :func:`torch.func.vmap`, or one
         network after the other where vmap fails. "auto" takes "gram" where it serves.
     closed_form : bool, default=False
-        Whether to compute expectations over the uniform law exactly and not from samples; for two
-        classes.
+        Whether to compute expectations over the uniform law exactly, not from samples. This needs
+        two classes.
     generator : torch.Generator or None, default=None
-        A generator of the CPU, from which the draws of each call follow, also on a GPU. None:
-        PyTorch's global one. Under ``torchrun`` give each rank its own seed.
+        A generator on the CPU. It seeds the draws of each call, also those on a GPU. None:
+        PyTorch's global one. Under ``torchrun`` give each rank a different seed.
 
     Raises
     ------
@@ -92,10 +93,10 @@ class MMDObjective(nn.Module):
 
     Notes
     -----
-    The first call with a module runs a few forward passes to inspect it, which leave no trace. Each
-    call updates running statistics of normalisations from the mini-batch. The module keeps its
-    mode, device and precision. Under :class:`torch.autocast` products run in half precision; losses
-    and factors stay in float32.
+    The first call with a module runs a few forward passes to inspect it, which do not change it.
+    Each call updates running statistics of normalisations from the mini-batch. The module keeps its
+    mode, device and precision. Under :class:`torch.autocast` matrix products run in half precision.
+    The losses, and the Cholesky factors of "gram", are computed in float32.
 
     With ``sampler="functional"`` the terms are differentiable as often as the module is. With
     "gram" they are differentiable once, and a backward pass with ``create_graph=True`` raises an
@@ -144,8 +145,9 @@ class MMDObjective(nn.Module):
         check_argument("generator", generator, torch.Generator, None)
         if generator is not None and generator.device.type != "cpu":
             raise ValueError(
-                f"generator must be on the CPU, got one on {generator.device}: reading a seed "
-                "from a GPU would wait for it; pass torch.Generator(), which seeds its draws too"
+                f"generator must be on the CPU, got one on {generator.device}: reading a seed from "
+                "a GPU would wait for the GPU; pass torch.Generator(), which also seeds the draws "
+                "on a GPU"
             )
         self.n_perturbations = n_perturbations
         self.uniformity_weight = uniformity_weight
@@ -201,13 +203,13 @@ class MMDObjective(nn.Module):
             raise ValueError(f"X must hold examples (B, ...), got shape {tuple(X.shape)}")
         module = uncompiled(module)
         begin = self._info_and_random
-        if torch.compiler.is_compiling():  # and not as a decorator, which imports the compiler
+        if torch.compiler.is_compiling():  # a decorator would always import the compiler
             begin = torch.compiler.disable(begin)
         info, random = begin(module, X)
         return self.terms(module, info, X, random)
 
     def _info_and_random(self, module: nn.Module, X: torch.Tensor) -> tuple[ModuleInfo, StepRandom]:
-        """What an inspection of the module shows, and the source of this call's draws."""
+        """The ModuleInfo of the module, and the source of this call's draws."""
         seed = torch.empty((), dtype=torch.int64, device="cpu").random_(generator=self.generator)
         return self._info(module, X), StepRandom(int(seed), X.device)
 
@@ -221,9 +223,9 @@ class MMDObjective(nn.Module):
         module, X
             As ``forward`` takes them.
         info : ModuleInfo
-            What an inspection of the module has shown.
+            The result of an inspection of the module.
         random : StepRandom
-            Where all draws come from.
+            The source of all draws.
 
         Returns
         -------
@@ -245,7 +247,7 @@ class MMDObjective(nn.Module):
         return MMDTerms(total, L_uni, L_sd, L_iod)
 
     def _info(self, module: nn.Module, X: torch.Tensor) -> ModuleInfo:
-        """What an inspection of the module shows; it is repeated only if something has changed."""
+        """The ModuleInfo of the module; it is inspected again only if something has changed."""
         parts = tuple((id(part), part.training) for part in module.modules())
         moving = tuple(parameter.requires_grad for parameter in module.parameters())
         # Hooks and shared weights, which gram cannot serve, may be added between calls.

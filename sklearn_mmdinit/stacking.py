@@ -1,4 +1,4 @@
-"""Networks from several initial weights and other classifiers, stacked by cross-validation."""
+"""Stacks networks from several initial weights with other classifiers, by cross-validation."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ __all__ = ["StackedStartsClassifier"]
 _SMALLEST_FLOAT32 = float(np.finfo(np.float32).tiny)  # replaces a probability of 0
 _LOG_TEMPERATURES = (-2.0, 4.0)
 _EM_STEPS = 1000
-# For networks without held-out labels: the mean of those fitted to five labels a class.
+# Temperature of networks without held-out labels: the mean of those fitted to five labels a class.
 _DEFAULT_TEMPERATURE = 3.0
-# Labelled rows up to which "auto" has an SVC, whose time is quadratic in them.
+# Up to this many labelled rows "auto" has an SVC. Its time grows with their square.
 _MAX_SVC_ROWS = 10_000
-# Unlabelled rows that labels are spread over and the student learns from; more take minutes.
+# At most this many unlabelled rows are used by label spreading and the student; more take minutes.
 _MAX_UNLABELLED = 10_000
 _STUDENT_SHARE = 1 / 3
 
-# The classifiers that unlabelled rows take part in, by name; and the network's inverse penalty.
+# Names of the classifiers that learn from unlabelled rows; C of the one on learned features.
 _SPREAD, _FEATURES, _FEATURES_C = "spread labels", "learned features", 100.0
 
-# Parameters that an initializer shares with the classifier that starts there.
+# Parameters that an "auto" initializer takes over from the network.
 _SHARED = ("module", *OF_A_PERCEPTRON, "device")
 
 
@@ -56,7 +56,7 @@ _SHARED = ("module", *OF_A_PERCEPTRON, "device")
 
 
 def tempered(proba: Any, temperature: Any) -> np.ndarray:
-    """Logarithms of probabilities (..., n_classes) whose logits are divided by a temperature."""
+    """Log-probabilities (..., n_classes) after a division of the logits by a temperature."""
     proba = np.asarray(proba, dtype=np.float64)
     # NaN stands for a class that a classifier does not know, and becomes the probability 0.
     logits = np.where(np.isnan(proba), -np.inf, np.log(np.maximum(proba, _SMALLEST_FLOAT32)))
@@ -67,8 +67,8 @@ def fitted_temperature(proba: np.ndarray, y: np.ndarray) -> float:
     r"""The temperature T of probabilities (n, n_classes) for rows of classes y (n,).
 
     Minimizes the log loss :math:`-\sum_i \log p_{i y_i}` plus :math:`(\log T)^2 / 2`. This
-    prior keeps T moderate if rows are few and all of them right, or all wrong. T is from 0.14
-    to 55.
+    prior keeps T moderate if there are few rows, and all are predicted rightly, or all wrongly.
+    T lies between 0.14 and 55.
     """
 
     def objective(log_t: float) -> float:
@@ -107,7 +107,7 @@ def advantage(likelihoods: np.ndarray, baseline: np.ndarray) -> float:
 def _fitted(
     member: Any, classes: np.ndarray, X: Any, y: np.ndarray, weights: np.ndarray | None
 ) -> Any:
-    """A trained clone of a member; a network has an output for each class, seen or not."""
+    """A trained clone of a member. A network gets an output for each class, also if y lacks it."""
     params: dict[str, Any] = {"classes": classes} if hasattr(member, "warm_start_from") else {}
     name, last = "sample_weight", member
     while isinstance(last, Pipeline):
@@ -150,7 +150,7 @@ def _joined(parts: Sequence[Any]) -> Any:
 
 
 def _automatic_starts(network: Any, X: Any) -> list[Any]:
-    """Fresh weights; of a module for arrays also starts by long and by short walks."""
+    """The starts for "auto": fresh weights; if an example is an array also two initializers."""
     if X.ndim == 2:
         return [None]
     parameters = network.get_params(deep=False)
@@ -160,7 +160,7 @@ def _automatic_starts(network: Any, X: Any) -> list[Any]:
 
 
 def _automatic_classifiers(X: Any, unlabelled: Any) -> list[tuple[str, Any]]:
-    """A forest, two linear models, a Gaussian kernel, and labels spread over all rows."""
+    """The classifiers for "auto", with names: forest, two linear ones, SVC, label spreading."""
     classifiers: list[tuple[str, Any]] = [
         ("forest", RandomForestClassifier(300)),
         *((f"logistic, C={C:g}", LogisticRegression(C=C, max_iter=1000)) for C in (0.01, 1.0)),
@@ -175,25 +175,27 @@ def _automatic_classifiers(X: Any, unlabelled: Any) -> list[tuple[str, Any]]:
 
 
 class StackedStartsClassifier(PartlyLabelled):
-    r"""Networks from several starts and other classifiers, weighted by the labels: stacking [1]_.
+    r"""Stacking [1]_ of networks from several starts (initial weights) and of other classifiers.
 
-    Only labels can tell whether learned initial weights, fresh ones, a forest or a kernel suit
-    the data best. So this classifier trains a network from each start, and other classifiers. It
-    predicts
+    Only labels can show whether learned initial weights, fresh ones, a forest or a kernel suit the
+    data best. So this classifier trains a network from each start, and other classifiers. With
+    :math:`p_k` the probabilities of classifier k it predicts
 
     .. math:: p(x) = \sum_k w_k \, \mathrm{softmax}(\log p_k(x) / T_k).
 
     Cross-validation on the labels finds temperatures T and weights v that give held-out rows the
-    greatest likelihood, with one pseudo-observation for each classifier. The baseline u is the
-    plain average of the first start and the other classifiers, without label spreading. Let z be
-    the mean gain in log-likelihood of v over u, divided by its standard error. Then
+    greatest likelihood, with one pseudo-observation for each classifier. The baseline u has equal
+    weights for the network from the first start, the classifier on learned features and the other
+    classifiers, and 0 for label spreading. Let z be the mean gain in log-likelihood of v over u,
+    divided by its standard error. Then
 
     .. math:: w = s v + (1 - s) u, \qquad s = \Phi(z - \text{min\_advantage}).
 
-    With fresh weights first, learned weights count only if labels confirm them. Then a *student*
-    learns from the labels, and from these predictions as pseudo-labels of unlabelled rows, each
-    weighted by its probability: one round of self-training [2]_. Its weight is a third, times the
-    share of pseudo-labels among its rows.
+    If the first start is fresh weights, networks from learned weights count only if held-out
+    labels confirm them. Last, a *student* is trained: one round of self-training [2]_. It learns
+    from the labels, and from the predictions for unlabelled rows as pseudo-labels, each weighted
+    by its probability. The student's weight is a third of the share of pseudo-labelled rows among
+    its rows.
 
     Parameters
     ----------
@@ -203,38 +205,39 @@ class StackedStartsClassifier(PartlyLabelled):
         validation_split=None)``.
     starts : "auto" or list, default="auto"
         Values of ``warm_start_from`` for the networks: None for fresh weights, initializers,
-        Theta0s or paths of ``.safetensors`` files. The first one is in the baseline. A fitted
-        initializer is used as it is; a clone of an unfitted one learns once from all rows,
-        before labels are used. "auto": fresh weights; if an example is an array also the two
-        initializers of :class:`LearnedFeatures`, with the network's module.
+        Theta0s or paths of ``.safetensors`` files. Only the first one is in the baseline. A fitted
+        initializer is used as it is. An unfitted one is cloned, and the clone learns once from all
+        rows, before cross-validation. "auto": fresh weights; if an example has several axes, also
+        the two initializers of :class:`LearnedFeatures`, with the network's module.
     features : "auto", LearnedFeatures or None, default="auto"
-        Features for one more classifier, ``LogisticRegression(C=100)``. A clone learns from all
-        rows. "auto": ``LearnedFeatures()`` if `starts` is "auto" and an example is a dense row of
-        numbers, else None.
+        Features for one more classifier, ``LogisticRegression(C=100)``. A clone of them learns
+        from all rows. "auto": ``LearnedFeatures()`` if `starts` is "auto" and X has dense, flat
+        rows, else None.
     classifiers : "auto" or list of classifiers, default="auto"
-        Classifiers beside the networks, with ``predict_proba``, or with ``decision_function``,
-        whose softmax is taken. They get X as an array, without names of columns. ``[]``: only
-        networks. "auto", if an example is a row of numbers: ``RandomForestClassifier(300)``,
-        ``LogisticRegression`` with C of 0.01 and of 1, up to 10,000 labels ``SVC(C=10)``, and
-        with unlabelled rows label spreading [3]_ on coherence's graph, 100 rounds with alpha of
-        0.99. "auto", if an example is an array: none.
+        Classifiers besides the networks. They have ``predict_proba``, or ``decision_function``, of
+        which the softmax is taken. They get X as an array, without names of columns. ``[]``: only
+        networks. "auto", for flat rows: ``RandomForestClassifier(300)``; ``LogisticRegression``
+        with C=0.01 and with C=1; ``SVC(C=10)``, if there are at most 10,000 labels; and label
+        spreading [3]_ with alpha=0.99 and 100 rounds, on the graph of ``coherence="auto"``, if
+        there are unlabelled rows. "auto", if an example has several axes: none.
     student : "auto", classifier or None, default="auto"
         A classifier with ``predict_proba``, and ``sample_weight`` in its ``fit``. "auto":
-        ``RandomForestClassifier(100, min_samples_leaf=3)`` if an example is a row of numbers,
-        None if it is an array.
+        ``RandomForestClassifier(100, min_samples_leaf=3)`` for flat rows, None if an example has
+        several axes.
     cv : int, default=5
-        Stratified folds, at least 2; fewer if no class has as many labels.
+        Number of stratified folds, at least 2. If no class has as many labels, there are fewer.
     min_advantage : float, default=2.0
-        The z at which s is one half, so that v and u count the same; not negative. A smaller value
-        gains more from few labels, a larger one risks less.
+        The value of z, at least 0, at which s is one half, so that v and u count the same. A
+        smaller value follows the held-out labels sooner. A larger value stays closer to the
+        baseline.
     unlabelled_label : int, float or str, default=None
         Label, such as -1, of rows that have none. Initializers learn from these rows and from
         ``X_unlabelled``. Label spreading and the student use at most 10,000 of them, at random.
     n_jobs : int, default=None
-        Classifiers trained at the same time, as joblib counts them.
+        Number of classifiers that are trained at the same time, as joblib's parameter.
     random_state : int, RandomState instance or None, default=None
         Seed of the folds, and of networks, classifiers and initializers whose own
-        ``random_state`` is None; all networks and classifiers have the same.
+        ``random_state`` is None. All networks and classifiers get the same seed.
 
     Attributes
     ----------
@@ -248,17 +251,18 @@ class StackedStartsClassifier(PartlyLabelled):
         The network from each start, the classifier on learned features, the other classifiers, all
         trained on all labels, and last the student, if any.
     names_ : list of str
-        What to call each of them.
+        Name of each of ``estimators_``.
     temperatures_ : ndarray of shape (n_estimators,)
         T; above 1 for an overconfident estimator.
     weights_ : ndarray of shape (n_estimators,)
         w.
     log_losses_ : ndarray of shape (n_estimators,)
-        Cross-validated log loss at these temperatures; NaN without folds, and for the student.
+        Cross-validated log loss at these temperatures. It is NaN for the student, and for all if
+        there are no folds.
     advantage_ : float
         z.
     n_features_in_ : int
-        Columns of X, or numbers of an example.
+        Number of columns of X, or of values of an example.
     feature_names_in_ : ndarray of str
         Names of the columns, if X has them.
 
@@ -269,13 +273,13 @@ class StackedStartsClassifier(PartlyLabelled):
 
     Notes
     -----
-    The only label of a class is in every training part and never held out. If fewer than two
-    classes have two labels, there are no folds and no student. Then each network, at a
-    temperature of 3, the classifier on learned features and label spreading have the same weight.
-    The other classifiers with probabilities share one such weight, and those with scores alone get
-    none.
+    If a class has a single label, its row is in every training part and never held out. If fewer
+    than two classes have two labels, there are no folds and no student. Then the weights are
+    fixed: each network, the classifier on learned features and label spreading have equal weights,
+    and all other classifiers with ``predict_proba`` together have one such weight. Classifiers
+    without ``predict_proba`` have weight 0. Networks have a temperature of 3, the others of 1.
 
-    Sparse rows stay sparse: they have no learned features, and labels are not spread over them.
+    Sparse rows stay sparse. With them "auto" has no learned features and no label spreading.
 
     References
     ----------
@@ -399,7 +403,7 @@ class StackedStartsClassifier(PartlyLabelled):
         n_unlabelled = unlabelled.shape[0]
         drawn = np.random.default_rng(rows_seed).permutation(n_unlabelled)[:_MAX_UNLABELLED]
         X, y, unlabelled = X[labelled], y[labelled], unlabelled[np.sort(drawn)]
-        classifiers, student = self._others(X, y, unlabelled, seed)
+        classifiers, student = self._classifiers_and_student(X, y, unlabelled, seed)
         network = self.estimator
         if network is None:
             network = MLPClassifier((256, 256), max_iter=60, validation_split=None)
@@ -441,10 +445,10 @@ class StackedStartsClassifier(PartlyLabelled):
             self._fit_student(student, X, y, weights, unlabelled)
         return self
 
-    def _others(
+    def _classifiers_and_student(
         self, X: Any, y: np.ndarray, unlabelled: Any, seed: int
     ) -> tuple[list[tuple[str, Any]], Any]:
-        """The classifiers beside the networks with names, and the student or None, with seeds."""
+        """Names and classifiers besides the networks, and the student or None; all seeded."""
         classifiers, student, is_table = self.classifiers, self.student, X.ndim == 2
         if checks.is_auto(classifiers):
             classifiers = _automatic_classifiers(X, unlabelled) if is_table else []
@@ -461,7 +465,7 @@ class StackedStartsClassifier(PartlyLabelled):
             if any(hasattr(type(classifier), name) for name in scores) and not any(
                 hasattr(classifier, name) for name in scores
             ):
-                # Parts that fit makes may bring them: the final estimator of a StackingClassifier.
+                # Such methods may exist only after fit, as those of a StackingClassifier.
                 with checks.add_error_context("classifiers"):
                     scoring = clone(classifier).fit(X, y)
             checks.check_argument("classifiers", scoring, *map(checks.has_methods, scores))
@@ -503,7 +507,7 @@ class StackedStartsClassifier(PartlyLabelled):
         ]
 
     def _checked_start(self, network: Any, warm_start_from: Any, X: np.ndarray) -> Start:
-        """The network's start at a value of warm_start_from, which must fit it."""
+        """The Start of the network at `warm_start_from`; an error if they do not fit."""
         cloned = clone(network).set_params(warm_start_from=warm_start_from)
         cloned.classes_, X = self.classes_, cloned._validated(X, reset=True)
         if hasattr(self, "feature_names_in_"):
@@ -515,7 +519,8 @@ class StackedStartsClassifier(PartlyLabelled):
         """Temperatures and weights without held-out labels."""
         is_network = np.arange(len(self.estimators_)) < len(self.starts_)
         has_proba = np.array([hasattr(each, "predict_proba") for each in self.estimators_])
-        # What learns from unlabelled rows weighs as much as a network, and so do all the others.
+        # A classifier that learns from all rows weighs as much as a network. All others together
+        # do so too.
         from_all_rows = np.isin(self.names_, [_SPREAD, _FEATURES])
         others = has_proba & ~is_network & ~from_all_rows
         weights = has_proba / np.where(others, others.sum(), 1)
@@ -549,7 +554,7 @@ class StackedStartsClassifier(PartlyLabelled):
         self.estimators_.append(student.fit(rows, pseudo_labelled, sample_weight=sample_weight))
         self.temperatures_ = np.r_[self.temperatures_, 1.0]
         self.log_losses_ = np.r_[self.log_losses_, np.nan]
-        # With fewer pseudo-labels a student can add less.
+        # With fewer pseudo-labels the student has less to add, so that its weight is smaller.
         share = _STUDENT_SHARE * n_unlabelled / rows.shape[0]
         self.weights_ = np.r_[self.weights_ * (1.0 - share), share]
 

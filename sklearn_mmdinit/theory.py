@@ -175,7 +175,7 @@ def mean_vertex_distances(probabilities: ArrayLike) -> np.ndarray:
     if rows.ndim != 2 or rows.shape[0] == 0 or rows.shape[1] < 2:
         raise ValueError(f"probabilities must be (n >= 1, d >= 2) numbers, got {rows.shape}")
     sums = rows.sum(axis=1)
-    # Rounding in float32 leaves sums of many classes further from 1 than sums in float64.
+    # Sums over many classes in float32 differ from 1 by rounding errors.
     if rows.min() < 0 or np.abs(sums - 1.0).max() > 1e-4:
         got = f"{rows.min()} and sums from {sums.min()} to {sums.max()}"
         raise ValueError(f"rows of probabilities must be >= 0 and sum to 1, got {got}")
@@ -202,7 +202,7 @@ def class_probability_lower_bound(mean_distance: ArrayLike, n_classes: int) -> n
     Returns
     -------
     ndarray of the shape of `mean_distance`
-        The lower bound; 0 where the theorem has a negative one.
+        The lower bound; 0 if the theorem's bound is negative.
 
     Examples
     --------
@@ -284,8 +284,8 @@ def jacobian_row_norm_moments(n_in: int, weight_std: float | None = None) -> Jac
     .. math:: E\|J^{(k)}\|^2 = n_{in} \sigma^2 / 2, \qquad
               \mathrm{Var}\|J^{(k)}\|^2 = 5 n_{in} \sigma^4 / 4,
 
-    which is 1 and :math:`5 / n_{in}` under He. If N units are open, the squared norm is
-    :math:`\sigma^2 \chi^2_N`. The mean of the norm itself is the binomial sum over N of
+    which is 1 and :math:`5 / n_{in}` for He initialization. If N units are active, the squared norm
+    is :math:`\sigma^2 \chi^2_N`. The mean of the norm itself is the binomial sum over N of
     :math:`\sigma \sqrt2\, \Gamma((N + 1)/2) / \Gamma(N/2)`, computed exactly.
 
     Parameters
@@ -312,9 +312,9 @@ def jacobian_row_norm_moments(n_in: int, weight_std: float | None = None) -> Jac
     std = math.sqrt(2.0 / n_in) if weight_std is None else weight_std
     squared_mean = n_in * std**2 / 2.0
     n_open = np.arange(n_in + 1)
-    norms = np.zeros(n_in + 1)  # mean for each number of open units: a ratio of Gammas, 0 for none
+    norms = np.zeros(n_in + 1)  # mean norm for each number of open units, by a ratio of Gammas
     norms[1:] = 2.0 * poch(n_open[1:] / 2.0, 0.5) / math.sqrt(n_in)
-    # Computed as 1 - E: a wide layer has a mean near 1 and a small variance, which would cancel.
+    # 1 minus the mean is summed: for wide layers the mean is near 1, and 1 - mean would cancel.
     below = float(np.sum(binom.pmf(n_open, n_in, 0.5) * (1.0 - norms)))
     return JacobianRowNormMoments(
         squared_mean=squared_mean,

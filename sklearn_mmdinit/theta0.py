@@ -1,4 +1,4 @@
-"""Theta0: the initial parameters of a network, as named arrays with a description; and its files.
+"""Theta0, the initial parameters of a network: its named arrays, its architecture, its files.
 
 Arrays are NumPy's, not tensors: equal arrays have an equal ``joblib.hash``, pickles are small, and
 joblib gives arrays to worker processes as memory maps.
@@ -35,14 +35,15 @@ from ._base.validation import POSITIVE, check_argument, shortened
 __all__ = ["Architecture", "Theta0", "load_theta0", "save_theta0"]
 
 _SUFFIX = ".safetensors"
-# Keys of the texts that a safetensors file has beside its arrays.
+# Keys of the metadata of a safetensors file, which are texts.
 _KEY = "sklearn_mmdinit.module"  # the architecture, as JSON
 _KEY_0_1 = "sklearn_mmdinit.architecture"  # the same in files of version 0.1, of an MLP
 _GAIN_KEY = "sklearn_mmdinit.gain"
 _ROW_KEYS = {name: f"sklearn_mmdinit.{name}" for name in ("row_mean", "row_spread")}  # of arrays
 _DIGEST_KEY = "sklearn_mmdinit.digest"
 TRAINING_KEY = "sklearn_mmdinit.training"  # only in checkpoints
-_MOST_ARRAYS, _LARGEST_HEADER = 1 << 15, 100_000_000  # the latter is the format's
+_MOST_ARRAYS = 1 << 15
+_LARGEST_HEADER = 100_000_000  # bytes, by the safetensors format
 
 # Errors that damaged JSON, or a damaged literal in it, may raise.
 PARSE_ERRORS = (
@@ -50,7 +51,7 @@ PARSE_ERRORS = (
     RecursionError, MemoryError,
 )  # fmt: skip
 
-_COUNTER = "num_batches_tracked"  # of batch normalisation: not learned, and may be missing
+_COUNTER = "num_batches_tracked"  # a buffer of batch normalisation: not learned, may be missing
 _MLP_NAME = f"{MLP.__module__}.{MLP.__qualname__}"
 
 
@@ -188,9 +189,9 @@ class Theta0:
         Factor of each hidden layer's weights after pre-training, which leaves the function
         unchanged; empty if there is none.
     row_mean, row_spread : ndarray of shape ``input_shape``, default=None
-        Mean and standard deviation of each number of an example, over the rows that theta0 was
-        learned from, in float32. A classifier warns if its rows are on another scale. None if that
-        is not known, as in older files, or has no meaning, as for whole numbers.
+        Mean and standard deviation of each value of an example, over the rows that theta0 was
+        learned from, in float32. A classifier warns if its rows are on another scale. None if they
+        are unknown, as in older files, or if rows hold indices for an embedding layer.
 
     Raises
     ------
@@ -247,7 +248,7 @@ class Theta0:
                 raise ValueError(f"{name} must be {valid}, got {array!r} of shape {array.shape}")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Copies are made anew, because pickle would make their arrays writeable.
+        # A pickle calls Theta0 again, because its arrays would otherwise become writeable.
         of_rows = self.row_mean, self.row_spread
         return Theta0, (self.architecture, dict(self.arrays), self.gain, *of_rows)
 
@@ -260,7 +261,7 @@ class Theta0:
         n_hidden = max(len(self.architecture.chain) - 1, 0)
         if len(gain) != n_hidden or not all(POSITIVE.is_satisfied_by(factor) for factor in gain):
             valid = "finite numbers > 0, one for each hidden layer"
-            raise ValueError(f"{gain=} must be {n_hidden} {valid}")
+            raise ValueError(f"gain must be {n_hidden} {valid}; got {gain!r}")
 
     @property
     def coefs(self) -> list[np.ndarray]:
@@ -280,7 +281,10 @@ class Theta0:
         """A new :class:`MLP` with these parameters; a ValueError for any other module."""
         if not self.architecture.is_perceptron:
             name = self.architecture.module
-            raise ValueError(f"theta0 does not hold {name}: use to_module() of its initializer")
+            raise ValueError(
+                f"theta0 has only the arrays of the module {name}, not its class: use to_module() "
+                "of the initializer"
+            )
         with kept_generators():
             module = MLP(**self.architecture.keywords)
         start_(module, self)
@@ -289,8 +293,8 @@ class Theta0:
     def with_gain(self, factors: Sequence[float]) -> Theta0:
         """Multiply each hidden layer's weights by a positive factor, and divide the last layer's.
 
-        Biases are scaled so that the network computes the same function. ``gain`` keeps the
-        factors, multiplied by those that were there.
+        Biases are scaled so that the network computes the same function. ``gain`` of the result
+        holds the factors times the earlier ones.
         """
         if all(factor == 1.0 for factor in factors):
             return self
@@ -357,11 +361,11 @@ def start_(module: nn.Module, theta0: Theta0) -> None:
     module = uncompiled(module)
     name, expected = qualified_name(module), theta0.architecture.module
     if name != expected:
-        raise ValueError(f"theta0 is of the module {expected}, not of {name}")
+        raise ValueError(f"theta0 is for the module {expected}, but the module here is {name}")
     if isinstance(module, MLP):  # arrays do not show the activation
         name, expected = module.keywords["activation"], theta0.architecture.keywords["activation"]
         if name != expected:
-            raise ValueError(f"theta0 is of an MLP with activation={expected!r}, not {name!r}")
+            raise ValueError(f"theta0 is for an MLP with activation={expected!r}, not {name!r}")
     put_arrays_(module, theta0.arrays)
 
 
@@ -384,7 +388,7 @@ def put_arrays_(module: nn.Module, arrays: Mapping[str, np.ndarray]) -> None:
     new = {key: torch.tensor(array) for key, array in arrays.items()}
     for key, value in new.items():
         if (old := state[key]).dtype == torch.float64:
-            # A number of the module that is theta0's in float32 keeps its further digits.
+            # A float64 value that rounds to theta0's float32 value keeps its further digits.
             new[key] = torch.where(value.to(old) == old.float(), old, value.to(old))
     module.load_state_dict(new, strict=False)
 
@@ -393,7 +397,7 @@ def write_whole(path: Path, arrays: Mapping[str, np.ndarray], texts: Mapping[str
     """Write a safetensors file whole or not at all: first under another name, then renamed."""
     data = save(dict(arrays), metadata={**texts, _DIGEST_KEY: _digest(arrays, texts)})
     target = Path(os.path.realpath(path))  # where path is a link, its file is replaced
-    # Not by tempfile: only their owner can read its files, even after they are renamed.
+    # Not by tempfile: only the owner could read such a file, even after it is renamed.
     partial = target.with_name(f"{_begin_of_part(target)}{os.getpid()}.{uuid.uuid4().hex}.part")
     try:
         with open(partial, "xb") as file:
@@ -410,19 +414,20 @@ def write_whole(path: Path, arrays: Mapping[str, np.ndarray], texts: Mapping[str
 
 
 def _begin_of_part(target: Path) -> str:
-    """How the name of a file begins that a process of this machine is writing; its id follows."""
+    """Prefix of the name of an unfinished file on this machine; the id of its process follows."""
     return f".{target.name}.{platform.node()}."
 
 
 def _keep_mode(before: Path, after: Path) -> None:
-    """Give a file the permissions of another one; some file systems cannot, and need not."""
+    """Give the file `after` the permissions of `before`."""
+    # Some file systems have no chmod. There all permissions are equal.
     mode = stat.S_IMODE(before.stat().st_mode)
     if mode != stat.S_IMODE(after.stat().st_mode):
         after.chmod(mode)
 
 
 def remove_parts_of_killed(path: Path) -> None:
-    """Delete what writes of a file have left whose process, on this machine, has ended."""
+    """Delete unfinished files for this path, if the process that wrote them has ended."""
     target = Path(os.path.realpath(path))
     begin = _begin_of_part(target)
     for part in target.parent.glob(f"{glob.escape(begin)}*.part"):
@@ -435,7 +440,7 @@ def read_whole(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     """Arrays and texts of a safetensors file; a ValueError if it is damaged."""
     with open(path, "rb") as header:
         size = int.from_bytes(header.read(8), "little")
-        # A few numbers may describe any number of arrays, each of which takes time.
+        # A damaged header may list so many arrays that reading them would take very long.
         n_arrays = header.read(min(size, _LARGEST_HEADER)).count(b'"data_offsets"')
     if n_arrays > _MOST_ARRAYS:
         raise ValueError(f"{str(path)!r} holds {n_arrays:,} arrays, more than {_MOST_ARRAYS:,}")
@@ -444,7 +449,7 @@ def read_whole(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             texts = file.metadata() or {}
     except (SafetensorError, TypeError, KeyError, AttributeError) as error:
-        # The last three are raised for an element type that NumPy does not have.
+        # The last three come from an element type that NumPy does not have.
         reason = f"{str(path)!r} is damaged or not a safetensors file"
         raise ValueError(f"{reason}: write it anew ({shortened(str(error))})") from error
     # Files of version 0.1 have no digest.
@@ -467,15 +472,15 @@ def checked_path(path: str | os.PathLike[str], name: str = "path") -> Path:
         raise TypeError(f"{name} must be a str or path-like that ends in {_SUFFIX!r}, got {path!r}")
     checked = Path(path)
     if checked.suffix != _SUFFIX or checked.is_dir():
-        raise ValueError(f"{name} must be of a file that ends in {_SUFFIX!r}, got {str(path)!r}")
+        raise ValueError(f"{name} must name a file that ends in {_SUFFIX!r}, got {str(path)!r}")
     return checked
 
 
 def save_theta0(path: str | os.PathLike[str], source: Any) -> None:
     """Write theta0 to a safetensors file.
 
-    The file appears whole or not at all. It holds no names of columns: columns must later come in
-    the same order.
+    The file is written whole or not at all. It holds no names of columns, so that later rows must
+    have their columns in the same order.
 
     Parameters
     ----------
@@ -517,7 +522,7 @@ def load_theta0(path: str | os.PathLike[str], module: nn.Module | None = None) -
     path : str or path-like
         A file that :func:`save_theta0` has written.
     module : nn.Module, default=None
-        A module of theta0's class, whose parameters become theta0, in place.
+        A module of theta0's class. Its parameters are set to theta0, in place.
 
     Returns
     -------
@@ -526,7 +531,7 @@ def load_theta0(path: str | os.PathLike[str], module: nn.Module | None = None) -
     Raises
     ------
     ValueError
-        If the file is damaged or holds no theta0, or theta0 is of another module.
+        If the file is damaged or holds no theta0, or if theta0 does not fit the module.
 
     Examples
     --------
@@ -548,7 +553,7 @@ def load_theta0(path: str | os.PathLike[str], module: nn.Module | None = None) -
     """
     arrays, metadata = read_whole(checked_path(path))
     if TRAINING_KEY in metadata:
-        hint = "fit with the same checkpoint= reads it, and save_theta0 then writes a theta0"
+        hint = "call fit with this file as checkpoint, then save_theta0 with the fitted initializer"
         raise ValueError(f"{str(path)!r} is a checkpoint of a training, not a theta0: {hint}")
     try:
         text = metadata.get(_KEY, metadata.get(_KEY_0_1))
@@ -563,7 +568,7 @@ def load_theta0(path: str | os.PathLike[str], module: nn.Module | None = None) -
         of_rows = {name: arrays.pop(key, None) for name, key in _ROW_KEYS.items()}
         theta0 = Theta0(architecture, arrays, gain, **of_rows)
     except PARSE_ERRORS as error:
-        reason = f"{str(path)!r} is damaged or no file of theta0"
+        reason = f"{str(path)!r} is damaged, or holds no theta0"
         why = shortened(str(error))
         raise ValueError(f"{reason}: write it anew with save_theta0 ({why})") from error
     if module is not None:

@@ -28,9 +28,9 @@ _MOST_CHANNELS = 4  # of images whose channels are the last axis: red, green, bl
 
 
 def _image_shape(X: np.ndarray, image_shape: Any) -> tuple[int, int, int]:
-    """The three axes of the images in the rows of X, in their order, by the parameter image_shape.
+    """Lengths of the three axes of images X, by the parameter image_shape.
 
-    One of the outer axes counts channels, see `_channels_are_last`.
+    The first or the last axis counts channels, see `_channels_are_last`.
     """
     row_shape = X.shape[1:]
     shape = row_shape if image_shape is None else tuple(np.atleast_1d(image_shape).tolist())
@@ -43,36 +43,37 @@ def _image_shape(X: np.ndarray, image_shape: Any) -> tuple[int, int, int]:
     valid = len(shape) == 3 and all(isinstance(side, int) and side > 0 for side in shape)
     if not (valid and row_shape in (shape, (math.prod(shape),))):
         hint = (
-            "give (height, width), (channels, height, width), (height, width, channels), or None "
-            "for squares of one channel and three axes"
+            "give (height, width), (channels, height, width) or (height, width, channels), or None "
+            "for square images of one channel and for rows that have three axes already"
         )
         raise ValueError(f"{image_shape=} does not fit rows of shape {row_shape}: {hint}")
     return shape
 
 
 def _check_has_one_channel(n_values: int) -> None:
-    """Raise a ValueError where the values of a flat row may be a square of three channels."""
+    """Raise a ValueError if a flat row may be a square image of three channels."""
     side = math.isqrt(n_values // 3)
     if n_values == 3 * side**2:
         raise ValueError(
-            f"image_shape=None does not say where the channels of {n_values} values are: give "
-            f"image_shape=(3, {side}, {side}), or ({side}, {side}, 3) as PIL and imread have them"
+            f"image_shape=None does not say whether {n_values} values are three channels, and in "
+            f"which order: give image_shape=(3, {side}, {side}), or ({side}, {side}, 3) as PIL and "
+            "imread have them"
         )
 
 
 def _channels_are_last(shape: Sequence[int]) -> bool:
-    """Whether the last of three axes counts channels: if it is short, and the first one is not."""
+    """Whether the last of three axes counts channels: it has at most 4 values, the first more."""
     return shape[2] <= _MOST_CHANNELS < shape[0]
 
 
 def _channels_first(shape: tuple[int, int, int]) -> tuple[int, int, int]:
-    """Channels, height and width of images with such axes."""
+    """Channels, height and width of images whose axes have these lengths."""
     height, width, channels = shape
     return (channels, height, width) if _channels_are_last(shape) else shape
 
 
 def _as_tensor(X: np.ndarray, shape: tuple[int, int, int]) -> torch.Tensor:
-    """Images (n, channels, height, width), a view of writeable rows X of images with such axes."""
+    """A view (n, channels, height, width) of writeable rows X; `shape` has the images' axes."""
     images = torch.from_numpy(X).view(-1, *shape)
     return images.movedim(-1, 1) if _channels_are_last(shape) else images
 
@@ -97,9 +98,9 @@ class RandomAffine(BaseEstimator):
         Whether to exchange left and right of each image with probability 1/2.
     image_shape : tuple of int or None, default=None
         Shape of the image in a flat row: (height, width), (channels, height, width) or (height,
-        width, channels). None: a square of one channel. Rows with three axes need none. Their first
-        axis counts channels; if the last one has at most 4 values and the first one more, the last
-        one does.
+        width, channels). None: a square of one channel. It is not needed if X has images with three
+        axes. The last axis counts channels if it has at most 4 values and the first has more; else
+        the first axis does.
 
     See Also
     --------
@@ -186,11 +187,12 @@ class RandomAffine(BaseEstimator):
 
 
 class RandomCorruption(BaseEstimator):
-    r"""Entries replaced by those of other rows, for ``Coherence(augmentation=)``.
+    r"""Replaces random entries by those of other rows, for ``Coherence(augmentation=)``.
 
     Each entry of a row is replaced with probability p by the entry of another row in the same
     column, as in SCARF [1]_ and VIME [2]_. It suits tables with many columns of categories or
-    counts, each of which matters little. If columns depend on each other, it makes impossible rows.
+    counts, if a single column matters little. If columns depend on each other, it makes rows that
+    real data do not have.
 
     Parameters
     ----------
@@ -204,8 +206,8 @@ class RandomCorruption(BaseEstimator):
 
     Notes
     -----
-    For each entry another row of the same array is drawn. In training this array is a mini-batch
-    of positive pairs: a random sample of the data.
+    The other row is drawn anew for each entry, from the same array. In training this array is a
+    mini-batch of positive pairs, and so nearly a random sample of the data.
 
     References
     ----------
@@ -261,17 +263,18 @@ class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     Parameters
     ----------
     cell_size : int or "auto", default="auto"
-        Side of a cell, in pixels. "auto": a fourteenth of the image's shorter side, at least 1:
-        2 for images of 28 x 28 pixels. The histogram is over a square of twice that side, so that
-        those of neighbouring cells overlap.
+        Side of a cell, in pixels. "auto": a fourteenth of the image's shorter side, at least 1. For
+        images of 28 x 28 pixels this is 2. A histogram covers a square of twice that side, so that
+        histograms of neighbouring cells overlap.
     n_orientations : int, default=8
         Number of directions over the full circle, at least 2: an edge from dark to light differs
         from one from light to dark.
     floor : float, default=0.3
-        Edges stay faint if they are much fainter than this share of the image's mean; at least 0.
+        At least 0. Normalisation strengthens faint edges, but not those that are much fainter than
+        this share of the image's mean.
     image_shape : tuple of int or None, default=None
-        As of :class:`RandomAffine`. Each pixel counts by the channel that has the longest gradient
-        there.
+        As :class:`RandomAffine` takes it. At each pixel the channel with the longest gradient is
+        used.
 
     Attributes
     ----------
@@ -389,11 +392,11 @@ def _histograms(images: torch.Tensor, cell: int, n_orientations: int, floor: flo
     by_pixel = lengths.new_zeros(len(images), n_orientations, height, width)
     by_pixel.scatter_add_(1, nearest, lengths * (1 - share))
     by_pixel.scatter_add_(1, (nearest + 1) % n_orientations, lengths * share)
-    # The square is centred on its cell. If a cell's side is odd, the square would begin at half a
-    # pixel; the squares that begin half a pixel earlier and later are averaged.
+    # The square is centred on its cell. If a cell's side is odd, the square would begin in the
+    # middle of a pixel: the squares that begin half a pixel earlier and later are averaged.
     starts = list(product({cell // 2, cell - cell // 2}, repeat=2))
     by_cell = torch.stack([_windows(by_pixel, cell, *start) for start in starts]).mean(dim=0)
-    # The norm is computed of numbers near 1, because squares of small numbers may become 0.
+    # Histograms are divided by their peaks before the norm, because small squares underflow.
     peaks = by_cell.amax(dim=1, keepdim=True)
     shares = by_cell / peaks.clamp(min=torch.finfo(by_cell.dtype).tiny)
     norms = peaks * shares.norm(dim=1, keepdim=True)

@@ -1,4 +1,4 @@
-"""How theta0 reaches a classifier: by ``warm_start_from``, or by an X that carries it."""
+"""Finds the theta0 where a classifier starts: in ``warm_start_from``, or carried by X."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from .networks.info import describe
 from .theta0 import Architecture, Theta0, arrays_of, load_theta0, start_, theta0_in
 
 _VALID = (
-    "None, 'auto', 'pipeline', an initializer (not its class), a Theta0 (that of a classifier is "
-    "its theta0_) or the path of a .safetensors file"
+    "None, 'auto', 'pipeline', an initializer (not its class), a Theta0 (for that of a classifier "
+    "pass its theta0_) or the path of a .safetensors file"
 )
 _LOST_BY = (
     "Any step between the initializer and the classifier loses it, and so do a FeatureUnion or a "
-    "ColumnTransformer around it, set_output(transform='pandas') and slicing; pass it as "
-    "warm_start_from instead"
+    "ColumnTransformer around the initializer, set_output(transform='pandas') and slicing; pass "
+    "the initializer as warm_start_from instead"
 )
 
 
@@ -48,7 +48,7 @@ class Theta0Array(np.ndarray):
     """
 
     theta0: Theta0 | None
-    # Above ndarray's 0, so that a stack of this and a plain array is of this type.
+    # Above ndarray's 0, so that np.stack of this and a plain array returns this type.
     __array_priority__ = 1.0
 
     def __array_finalize__(self, obj: Any) -> None:
@@ -96,7 +96,7 @@ def attached_theta0(X: Any) -> Theta0 | None:
 
 
 def is_initializer(source: Any) -> bool:
-    """Whether an object is an initializer, fitted or not: its methods decide, not its class."""
+    """Whether an object has the methods and parameters of an initializer, fitted or not."""
     source = _unfrozen(source)
     has_methods = hasattr(source, "get_params") and hasattr(source, "fit")
     if isinstance(source, type) or not has_methods or hasattr(source, "predict_proba"):
@@ -122,7 +122,7 @@ def _unfrozen(source: Any) -> Any:
 
 
 def seeded(estimator: Any, seed: int | None) -> Any:
-    """A clone; its ``random_state`` is the seed if it has one that is None."""
+    """A clone; if its ``random_state`` is None, it becomes the seed."""
     cloned = clone(estimator)
     if cloned.get_params(deep=False).get("random_state", 0) is None:
         cloned.set_params(random_state=seed)
@@ -130,11 +130,11 @@ def seeded(estimator: Any, seed: int | None) -> Any:
 
 
 def with_params(initializer: Any, params: Mapping[str, Any]) -> Any:
-    """An initializer with other parameters; the given one does not change.
+    """An initializer with these parameters; the given one does not change.
 
-    The given one itself if all values are its own. A fitted copy if only ``random_state`` or
-    ``verbose`` differ, which an ensemble sets in its members: theta0 is learned already. An
-    unfitted copy otherwise.
+    If no value differs, the given one is returned. If only ``random_state`` or ``verbose`` differ,
+    it is a fitted copy, because an ensemble sets these in its members and theta0 is learned
+    already. Else it is an unfitted copy.
     """
     before = initializer.get_params(deep=True)
     changed = {k: v for k, v in params.items() if k not in before or v is not before[k]}
@@ -176,8 +176,7 @@ def find_source(warm_start_from: Any, X: Any) -> Any:
 
 def _follows_initializer() -> bool:
     """Whether Pipelines are being fitted, and an earlier step of one passes theta0 on."""
-    # scikit-learn tells a step nothing about the others. Only the calls under way in this
-    # process show them.
+    # A step of a Pipeline knows nothing of the other steps. Only the call stack shows them.
     seen: list[Pipeline] = []
     for frame, _ in traceback.walk_stack(None):
         pipeline = frame.f_locals.get("self")
@@ -216,7 +215,7 @@ def factory_of(source: Any, n_features: int, n_classes: int, seed: int) -> Modul
 
 
 def name_of(source: Any) -> str:
-    """How errors call a source."""
+    """The name of a source in error messages."""
     if theta0_in(source) is not None:
         return "the theta0 to start from"
     return f"the initializer {type(source).__name__}"
@@ -224,12 +223,12 @@ def name_of(source: Any) -> str:
 
 @dataclass(frozen=True)
 class Start:
-    """Where training starts: at theta0 in a module of the factory, once `initializer` is fitted."""
+    """Where training starts: a module of the factory at theta0, or at what `initializer` learns."""
 
     factory: ModuleFactory
     theta0: Theta0  # fresh weights until the initializer has learned
     initializer: Any = None
-    is_learned: bool = False  # or will be, once the initializer is fitted
+    is_learned: bool = False  # whether theta0 is learned, or will be by `initializer`
     head: str = ""  # the linear layer that returns the logits, if any
 
     @property
@@ -240,14 +239,14 @@ class Start:
     def learn(self, X: Any, X_unlabelled: Sequence[Any], seed: int | None) -> Start:
         """The start after a clone of the initializer has learned from all rows."""
         initializer = seeded(self.initializer, seed)
-        # An initializer only counts the classes of y.
+        # Only the number of classes in y affects an initializer.
         y = np.arange(self.theta0.architecture.n_classes)
         rows = X
         if X_unlabelled:
             arrays = [X, *X_unlabelled]
             any_sparse = any(map(issparse, arrays))
             rows = vstack(arrays, format="csr") if any_sparse else np.concatenate(arrays)
-        with inside_another(), add_error_context(f"{name_of(initializer)}, by X and X_unlabelled"):
+        with inside_another(), add_error_context(f"{name_of(initializer)} learns from all rows"):
             initializer.fit(rows, y)
         return replace(self, theta0=initializer.theta0_, initializer=initializer)
 
@@ -266,9 +265,10 @@ def start_at(
     fresh: Theta0,
     feature_names: np.ndarray | None = None,
 ) -> Start:
-    """The start at a source that fits a fresh module of the factory; `fresh` are its weights.
+    """The Start of a fresh module of the factory at a source; raises if the source does not fit.
 
-    A theta0 of another number of classes gets the fresh last layer, with a warning.
+    `fresh` has the module's weights. A theta0 for another number of classes gets the last layer of
+    `fresh`, with a warning.
     """
     head = fresh.architecture.last_layer
     if source is None:
@@ -286,7 +286,7 @@ def start_at(
 
 def check_feature_names(initializer: Any, feature_names: np.ndarray | None) -> None:
     """Raise a ValueError if an initializer was fitted to columns of other names."""
-    # A Theta0, and rows without names, have none to compare.
+    # A Theta0 and rows without names cannot be compared.
     learned_names = getattr(initializer, "feature_names_in_", None)
     if learned_names is not None and feature_names is not None:
         for column, (name, learned) in enumerate(zip(feature_names, learned_names, strict=True)):
@@ -309,7 +309,7 @@ def _check_will_fit(initializer: Any, module: nn.Module, architecture: Architect
 
 
 def _with_last_layer_of(fresh: Theta0, theta0: Theta0) -> Theta0:
-    """theta0 with the last layer of fresh weights, if it is for another number of classes."""
+    """theta0; if it is for another number of classes, its last layer is that of `fresh`."""
     learned, needed = theta0.architecture, fresh.architecture
     last = learned.last_layer
     # `start_` reports what else does not fit.
@@ -317,7 +317,7 @@ def _with_last_layer_of(fresh: Theta0, theta0: Theta0) -> Theta0:
         return theta0
     # A parametrized layer has its weight in parts.
     layer = {n: a for n, a in fresh.arrays.items() if n.startswith(f"{last}.")}
-    if theta0.gain:  # the last layer is divided by that of the layers before it
+    if theta0.gain:  # the last layer is divided by the product of the gains
         layer[f"{last}.weight"] = layer[f"{last}.weight"] / math.prod(theta0.gain)
     architecture = replace(
         needed, input_shape=learned.input_shape, last_layer=last, chain=learned.chain

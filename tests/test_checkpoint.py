@@ -244,7 +244,7 @@ def test_the_same_rows_in_another_layout_are_the_same_training(same, path):
 @pytest.mark.parametrize("function", [lambda rows, rng: rows, partial(lambda rows, rng: rows)])
 def test_a_checkpoint_needs_functions_that_have_a_name(function, path):
     init = tiny(coherence=coherence(augmentation=function), max_iter=1, checkpoint=path)
-    with pytest.raises(ValueError, match="cannot tell coherence__augmentation"):
+    with pytest.raises(ValueError, match="cannot compare coherence__augmentation"):
         init.fit(X)
 
 

@@ -74,7 +74,7 @@ def test_all_of_the_state_of_a_module_is_there(of_module):
     for ask in (lambda: theta0.coefs, lambda: of_module.coefs_):
         with pytest.raises(AttributeError, match=r"only a multi-layer perceptron .*Conv"):
             ask()
-    with pytest.raises(ValueError, match=r"to_module\(\) of its initializer"):
+    with pytest.raises(ValueError, match=r"to_module\(\) of the initializer"):
         theta0.to_module()
 
 
@@ -272,7 +272,7 @@ class Other(Conv):
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: Other(2, 3, batch_norm=True), r"Conv, not of \S*\.Other"),
+        (lambda: Other(2, 3, batch_norm=True), r"Conv, but the module here is \S*\.Other"),
         (lambda: Conv(2, 4, batch_norm=True), r"'conv.bias' has shape \(3,\)"),
         (lambda: Conv(2, 3), "'norm.bias' has shape .* it is not there"),
     ],

@@ -48,7 +48,7 @@ def torch_device(device: Any) -> torch.device:
     if isinstance(device, str) and device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        # The sum fails if this machine has no such device, or if it holds no numbers ("meta").
+        # The sum fails if this machine has no such device, and on the device "meta".
         torch.zeros(1, device=device).sum().item()
         device = torch.device(device)
     except (AssertionError, NotImplementedError, RuntimeError, TypeError) as error:
@@ -65,9 +65,9 @@ def array_of(X: Any) -> Any:
     """A tensor as an array, bfloat16 as float32, since NumPy has none; anything else unchanged."""
     if isinstance(X, Dataset | DataLoader | Iterator):
         raise TypeError(
-            f"rows must be in an array, a tensor or a table, got a {type(X).__name__}; mmd_init_ "
-            "reads a Dataset or DataLoader, and torch.stack([x for x, *_ in dataset]) makes a "
-            "tensor of one"
+            f"rows must be in an array, a tensor or a table, got a {type(X).__name__}; pass "
+            "torch.stack([x for x, *_ in dataset]) for a Dataset, or use mmd_init_, which reads a "
+            "Dataset or a DataLoader"
         )
     if not isinstance(X, torch.Tensor):
         return X
@@ -129,7 +129,7 @@ def seeded_generators(seed: int, gpus: Sequence[int] = ()) -> Iterator[None]:
 def own_settings() -> Iterator[None]:
     """Compute in this block without the caller's autocast, whose half precision is too coarse.
 
-    Another thread's number of PyTorch's threads is kept out as well.
+    A new thread also begins with the process's number of PyTorch threads.
     """
     settle_num_threads()
     with ExitStack() as stack:
@@ -143,7 +143,10 @@ def own_settings() -> Iterator[None]:
 def with_gradients() -> Iterator[None]:
     """Record gradients in this block, even if the caller has turned them off."""
     if torch.is_inference_mode_enabled():
-        raise RuntimeError("nothing can be learned under torch.inference_mode(); use no_grad()")
+        raise RuntimeError(
+            "learning needs gradients, which torch.inference_mode() forbids; leave this block, or "
+            "use torch.no_grad() in its place"
+        )
     with torch.enable_grad():
         yield
 

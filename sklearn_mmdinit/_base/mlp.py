@@ -12,7 +12,8 @@ from torch import nn
 
 from .validation import check_argument, check_fits_in_memory, check_widths, integers, one_of
 
-# None works in place: hooks, and what explains predictions by them, need the outputs of layers.
+# None of them works in place, because hooks need the outputs of layers, for example to explain
+# predictions.
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "relu": nn.ReLU,
     "tanh": nn.Tanh,
@@ -25,7 +26,7 @@ INITS: dict[str, Callable[[torch.Tensor], object]] = {
 }
 
 
-# What users may choose of a perceptron's structure, by default the paper's.
+# Parameters of a perceptron's structure that users may choose, with the paper's values.
 PERCEPTRON_DEFAULTS: dict[str, Any] = {
     "hidden_layer_sizes": (392, 392, 392),
     "activation": "relu",

@@ -1,4 +1,4 @@
-"""Makes fresh copies of a module: of an instance, or of a class and its arguments."""
+"""Makes modules: copies of an instance, or calls of a class with its arguments."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .validation import add_error_context, check_widths, is_auto
 # Precedes parameters of a module's class, as in skorch.
 PREFIX = "module__"
 
-# Names of skorch and of scikit-learn's MLPClassifier, and the parameter that users mean by them.
+# Parameters of skorch and of scikit-learn's MLPClassifier, and the names that they have here.
 FAMILIAR = {
     name: meant
     for meant, names in {
@@ -39,7 +39,7 @@ FAMILIAR = {
     for name in names.split()
 }
 
-# Number of an initializer's classes if nothing else gives it: the paper's two.
+# Number of classes if neither parameters nor labels give it: the paper's two.
 _N_CLASSES = 2
 # Parameters that describe the built-in perceptron; another module has its own.
 OF_A_PERCEPTRON = (*PERCEPTRON_DEFAULTS, "init")
@@ -56,24 +56,30 @@ def check_source(module: Any, keywords: Mapping[str, Any]) -> None:
     """Raise an error unless the module is an instance, a class with its arguments, or None."""
     if isinstance(module, torch.jit.ScriptModule):
         name = getattr(module, "original_name", type(module).__name__)
-        raise ValueError(f"module must be written in Python, got the TorchScript of {name}")
+        raise ValueError(
+            f"module must be a module of Python code, which can be copied, got the TorchScript of "
+            f"{name}; pass the Python module that it was made of"
+        )
     if inspect.isclass(module) and issubclass(module, nn.Module):
         return
     if not (module is None or isinstance(module, nn.Module)):
         raise TypeError(f"module must be an nn.Module, an instance or a class, got {module!r}")
     if keywords:
         given = "None" if module is None else f"an instance of {type(module).__name__}"
-        raise ValueError(f"{PREFIX}{min(keywords)} is for a class in module, got {given}")
+        raise ValueError(
+            f"{PREFIX}{min(keywords)} is an argument for a class, and module is {given}; pass the "
+            "class, or leave the argument out"
+        )
 
 
 @dataclass(frozen=True)
 class ModuleFactory:
-    """Copies an instance, which never changes, or calls a class with fresh weights by a seed."""
+    """Copies an instance, which never changes, or calls a class, whose weights a seed decides."""
 
     module: Any
     keywords: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
-    # Whether the module casts in its forward, so that its own dtypes have to stay.
+    # Whether forward casts X to the module's own dtypes, which then must not change.
     casts: bool = False
 
     def __post_init__(self) -> None:
@@ -129,10 +135,11 @@ def keywords_of(parameters: Mapping[str, Any]) -> dict[str, Any]:
 def with_sizes(
     module: Any, keywords: Mapping[str, Any], n_features: int, n_classes: int | None
 ) -> dict[str, Any]:
-    """Arguments of a class, with the sizes of the data that it takes and that are not among them.
+    """Arguments of a class, with ``n_features`` and ``n_classes`` if it needs them.
 
-    ``n_features`` is only for a class that has no default of it. ``n_classes=None``: the class's
-    own default, or the paper's two.
+    ``n_features`` is added if the class has this argument without a default. ``n_classes`` is added
+    if the class has this argument. If it is None, the class's default stays; without a default it
+    is the paper's two.
     """
     takes = inspect.signature(module).parameters if inspect.isclass(module) else {}
     needs = {n for n, p in takes.items() if p.default is inspect.Parameter.empty}
@@ -166,7 +173,7 @@ class ExtraParamsMixin:
         return name.startswith(PREFIX)
 
     def _unknown_parameter(self, name: str) -> TypeError:
-        """The error for a name that is no parameter, with the one that is meant."""
+        """The error for a name that is no parameter, with a hint at the right one."""
         names = ["X", "y", *inspect.signature(type(self).__init__).parameters]
         meant = FAMILIAR.get(name) or next(iter(get_close_matches(name, names)), "")
         where = "" if meant in names or self._is_keyword(meant) else " of the classifier"

@@ -37,7 +37,7 @@ def rows_generator(seed: int, step: int) -> np.random.Generator:
 
 
 class StepRandom:
-    """Draws random numbers, of one step at a time."""
+    """Draws the random numbers of one step at a time."""
 
     def __init__(self, seed: int, device: str | torch.device = "cpu") -> None:
         self.seed = seed
@@ -88,7 +88,7 @@ class StepRandom:
             self.generator.set_state(state)
             return function()
 
-        # PyTorch keeps the generators of the devices of the arguments.
+        # `checkpoint` restores the global generators of the devices of its arguments.
         on_device = torch.empty(0, device=self.device)
         result: torch.Tensor = checkpoint(
             repeated, on_device, use_reentrant=False, preserve_rng_state=draws

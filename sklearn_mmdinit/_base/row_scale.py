@@ -1,4 +1,4 @@
-"""The scale of rows: mean and spread of each number of an example, and whether two scales agree."""
+"""The scale of rows: mean and variance of each column, and whether two scales agree."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ from .validation import warn_user
 
 _NUMBERS_AT_A_TIME = 1 << 20  # float64 numbers of a block: 8 MiB
 _ROWS_COMPARED = 256
-# Fewer rows, or fewer numbers in them, may lie off by chance.
+# With fewer rows, or fewer values in them, a difference may be chance.
 _FEWEST_ROWS, _FEWEST_NUMBERS = 5, 100
-# Squares that are 1 on the same scale. Pixels from 0 to 1 vary by less than 1/9, standardised ones
-# by 1, and rows of a single cluster vary little too, but about another mean.
+# Limits of the three ratios of `compare_scales`, which are near 1 on the same scale. The first is
+# too large above _FAR. The two others are too small only together: pixels from 0 to 1 have less
+# than 1/9 of the variance of standardised ones. Rows of a single cluster have little variance too,
+# but they lie about another mean, so that the second ratio stays above _NEAR.
 _FAR, _NARROW, _NEAR = 5.0, 1 / 8, 1 / 2
 
 
 def _blocks(X: Any) -> Iterator[np.ndarray]:
-    """Rows X (n, ...), dense or sparse, as blocks (n_rows, n_numbers) in float64."""
+    """Yield rows X (n, ...), dense or sparse, in blocks (n_rows, n_columns) of float64."""
     n_numbers = max(math.prod(X.shape[1:]), 1)
     for rows in gen_batches(X.shape[0], max(_NUMBERS_AT_A_TIME // n_numbers, 1)):
         block = X[rows].toarray() if issparse(X) else X[rows]
@@ -32,7 +34,7 @@ def _blocks(X: Any) -> Iterator[np.ndarray]:
 
 @dataclass(frozen=True)
 class RowMoments:
-    """Number, mean and sum of squared deviations of rows, read a block at a time."""
+    """Number of rows; mean, and sum of squared deviations, of each column."""
 
     n: int = 0
     mean: Any = 0.0
@@ -52,20 +54,26 @@ class RowMoments:
 
     @property
     def variance(self) -> np.ndarray:
-        """Mean squared deviation, exactly 0 where it may come of rounding."""
+        """Variance of each column; 0 if it is so small that it may be a rounding error."""
         variance = np.asarray(self.squares / self.n)
         rounding = np.square(self.n * np.finfo(np.float64).eps * self.mean)
         return np.where(variance <= rounding, 0.0, variance)
 
 
 def compare_scales(X: Any, mean: np.ndarray, spread: np.ndarray) -> tuple[float, float, float]:
-    """How far rows X (n, ...) lie from a mean, and how much they vary, by these spreads.
+    """Compare rows X (n, ...) with earlier rows, whose means and standard deviations are given.
 
-    Three squares, each near 1 on the same scale. The first is the median over the rows of their
-    squared distance from the mean, over that of the rows that mean and spread are of. A median,
-    because an entry of a rare category is far off in few rows. The others are the mean of these
-    squares and the variance of X, over the columns that vary in X alone: a rare category that does
-    not occur says nothing. Too few numbers give 1 for both. Columns without spread are left out.
+    Returns three ratios (far, near, variance), each near 1 if both have the same scale:
+
+    - far: the median over the rows of X of the squared distance from `mean`, divided by the mean
+      squared distance of the earlier rows. It is a median, because an entry of a rare category
+      makes few rows lie far away.
+    - near: the mean squared distance of X from `mean`, divided by that of the earlier rows.
+    - variance: the total variance of X, divided by that of the earlier rows.
+
+    Columns that did not vary in the earlier rows are left out. The last two ratios also leave out
+    columns that do not vary in X, because a rare category that does not occur shows nothing; they
+    are 1 if X has too few values.
     """
     X = X[:: -(-X.shape[0] // _ROWS_COMPARED)]
     mean, squares = mean.ravel().astype(np.float64), np.square(spread.ravel().astype(np.float64))
@@ -91,14 +99,14 @@ def warn_if_another_scale(X: Any, mean: np.ndarray | None, spread: np.ndarray | 
         return
     far, near, variance = compare_scales(X, mean, spread)
     if far > _FAR:
-        size, what = far, "lie {} times as far from the mean of those rows as these do themselves"
+        size, what = far, "lie {} times as far from the mean of the learned rows as those rows do"
     elif near < _NEAR and variance < _NARROW:
-        size, what = variance, "vary {} times as much as those do"
+        size, what = variance, "vary {} times as much as the learned rows"
     else:
         return
     how = what.format(f"{math.sqrt(size):.1g}" if size < 1 else f"{math.sqrt(size):.2g}")
     warn_user(
-        f"X is on another scale than the rows that theta0 was learned from: its rows {how}. On "
-        "another scale the learned weights are worth little. Apply the same preprocessing, fitted "
-        "once, to both: a StandardScaler before the initializer and the classifier, for example"
+        f"X is on another scale than the rows that theta0 was learned from: rows of X {how}. On "
+        "another scale the learned weights help little. Fit the preprocessing once, and apply it "
+        "to both: for example, the same StandardScaler before the initializer and the classifier"
     )

@@ -1,4 +1,4 @@
-"""Threads that share a piece of work, each on one core, and tensors that they compute in chunks."""
+"""Divides work among threads, each on one core; computes tensors in chunks on these threads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import torch
 
 # A matrix product of fewer multiplications runs on one thread.
 _SMALL_PRODUCT = 1 << 25
-# Operations on fewer numbers run on one thread: to share them takes two milliseconds.
+# Operations on fewer numbers run on one thread: dividing them takes two milliseconds.
 _FEW_NUMBERS = 1 << 18
 
 T = TypeVar("T")
@@ -47,9 +47,9 @@ _setting = threading.Lock()
 def _set_num_threads_here(n: int) -> None:
     """Set the number of PyTorch's threads for the calling thread alone.
 
-    PyTorch's own function also sets what threads born later begin with. A new thread shows that
-    number, and puts it back. A thread that begins in between is made to wait by
-    :func:`settle_num_threads`.
+    PyTorch's own function also sets the number for all later threads. A new thread reads that
+    number first, and restores it afterwards. :func:`settle_num_threads` lets a thread that begins
+    in between wait until then.
     """
     if n == torch.get_num_threads():
         return
@@ -62,7 +62,7 @@ def _set_num_threads_here(n: int) -> None:
 
 
 def settle_num_threads() -> None:
-    """Let the calling thread begin with the process's number of PyTorch's threads, if it is new."""
+    """If the calling thread is new, let it begin with the process's number of PyTorch threads."""
     with _setting:
         torch.get_num_threads()
 
@@ -94,13 +94,13 @@ def run_on_threads(
 ) -> list[T]:
     """Divide items among the team: each thread computes one range of them alone.
 
-    PyTorch shares every single operation among its threads, which then wait for each other. Here
-    they wait once for a whole sequence of operations, and intermediate results stay in the cache
-    of a core.
+    PyTorch divides every single operation among its threads, which then wait for each other. Here
+    threads wait once, after a whole sequence of operations, and intermediate results stay in the
+    cache of a core.
 
     `work` gets the bounds (start, stop) of a range and runs without gradients. It must not write
-    what another range reads. The results come in the order of the ranges. There is one range
-    without a team, or where the work has few numbers.
+    what another range reads. Results are in the order of the ranges. Without a team, or if
+    `n_numbers` is small, there is a single range.
     """
     n_threads = min(getattr(_team, "size", 1), n_items) if n_numbers >= _FEW_NUMBERS else 1
     without_gradients = torch.no_grad()(work)  # the setting belongs to each thread

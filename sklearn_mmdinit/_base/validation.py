@@ -1,4 +1,4 @@
-"""Checks of parameters and rows, and what every estimator does about errors and warnings."""
+"""Checks of parameters and rows; helpers of all estimators for errors, warnings and interrupts."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def all_or_nothing(method: Callable[P, R]) -> Callable[P, R]:
 
 @contextmanager
 def inside_another() -> Iterator[None]:
-    """Mark trainings in this block as parts of a larger call: an interrupt ends that call too."""
+    """Mark a ``fit`` in this block as part of a larger call: an interrupt then ends that call."""
     token = _INSIDE.set(True)
     try:
         yield
@@ -69,7 +69,7 @@ def inside_another() -> Iterator[None]:
 
 
 def is_inside_another() -> bool:
-    """Whether a training is a part of a larger call."""
+    """Whether this code runs in a block of :func:`inside_another`."""
     return _INSIDE.get()
 
 
@@ -94,7 +94,7 @@ def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
 
 
 def shortened(text: str, most: int = 300) -> str:
-    """A text for a message, its end left out where it is long."""
+    """A text for a message; a long one is cut."""
     return text if len(text) <= most else f"{text[:most]}... ({len(text):,} characters)"
 
 
@@ -121,7 +121,7 @@ def integers(least: int = 1) -> Interval:
 
 
 def numbers(least: float = 0, most: float | None = None, closed: str = "left") -> Interval:
-    """The numbers from `least` to `most`; finite, since the bound None is open."""
+    """The numbers from `least` to `most`; without `most`, all finite ones."""
     return _Numbers(Real, least, most, closed=closed)
 
 
@@ -187,10 +187,10 @@ def finite_array(name: str, values: Any) -> np.ndarray:
 # Rows
 
 _N_ROWS_SAMPLED = 1000  # for judging scales
-# Standardised columns have a root mean square of 1, digits 0..16 up to 13. Initial weights of the
-# usual size are far too large for columns beyond this.
+# Columns with a larger root mean square need far smaller weights than the usual initial ones.
+# Standardised columns have 1, pixels from 0 to 16 at most 13.
 _LARGE = 20.0
-# Weights are far too small for shorter rows. Pixels divided by 255 twice have a length of 0.04.
+# Shorter rows need far larger weights. Pixels that were divided by 255 twice have a length of 0.04.
 _SHORT = 0.1
 # Values of rows of one length are too small below this root mean square; so many rows show it.
 _SMALL, _FEWEST_OF_ONE_LENGTH = 0.2, 10
@@ -199,7 +199,7 @@ _LARGEST_RATIO = 3.0
 
 
 def _root_mean_squares(X: Any) -> np.ndarray:
-    """Root mean square of each entry of an example, over a sample of the rows of X (n, ...)."""
+    """Root mean square of each column of X (n, ...), over a sample of its rows."""
     rows = X[:: -(-X.shape[0] // _N_ROWS_SAMPLED)].astype(np.float64)
     squares = rows.multiply(rows) if issparse(rows) else np.square(rows)
     return np.sqrt(np.asarray(squares.mean(axis=0))).ravel()
@@ -241,8 +241,9 @@ def warn_if_scaled_otherwise(X: Any, unlabelled: Collection[Any]) -> None:
         sizes = [float(np.sqrt(np.square(_root_mean_squares(A)).mean())) for A in (X, rows)]
         if max(sizes) > _LARGEST_RATIO * min(sizes):
             warn_user(
-                f"X_unlabelled holds values of {_about(sizes[1])}, and X of {_about(sizes[0])}: a "
-                'Pipeline transforms both with transform_input=["X_unlabelled"]'
+                f"X_unlabelled holds values of {_about(sizes[1])}, and X of {_about(sizes[0])}: "
+                "apply the same preprocessing to both; a Pipeline does so with "
+                'transform_input=["X_unlabelled"]'
             )
             return
 
@@ -256,7 +257,7 @@ def rows_checked(
         # Not "numeric": it looks at the types of columns, and not at what is in them.
         checked = validate_data(estimator, X, y, dtype=None, **options)
     except TypeError:
-        if hasattr(X, "columns"):  # which may have no type in common
+        if hasattr(X, "columns"):  # the columns may have no common type
             _as_numbers(np.asarray(X, dtype=object), X.columns)
         raise
     X, *labels = checked if isinstance(checked, tuple) else (checked,)
@@ -266,7 +267,7 @@ def rows_checked(
 
 
 def _as_numbers(X: np.ndarray, names: Any = None) -> np.ndarray:
-    """Objects or texts (n, n_features, ...) in float64; an error names one that is no number."""
+    """Objects or texts (n, n_features, ...) as float64; an error names the first other value."""
     if X.dtype.kind not in "mM":
         with suppress(TypeError, ValueError, OverflowError):
             numbers = X.astype(np.float64)
@@ -277,16 +278,16 @@ def _as_numbers(X: np.ndarray, names: Any = None) -> np.ndarray:
             name = place[1] if names is None else names[place[1]]
             raise type(error)(
                 f"X must hold finite numbers, and column {name!r} holds {shortened(repr(value))}: "
-                f"leave the column out, or encode it, by OrdinalEncoder for example ({error})"
+                f"leave the column out, or encode it, for example by OrdinalEncoder ({error})"
             )
     raise TypeError(f"X must hold numbers, got an array of dtype {X.dtype}")
 
 
 def _why_no_number(value: Any) -> ValueError | TypeError | None:
-    """The error of making a finite number of a value."""
+    """Why a value is no finite number, as an error; None if it is one."""
     try:
         if isinstance(value, np.datetime64 | np.timedelta64) or not math.isfinite(float(value)):
-            return ValueError("it is not finite, or a time")
+            return ValueError("it is not finite, or it is a date or time")
     except (ValueError, TypeError) as error:
         return type(error)(shortened(str(error)))
     except OverflowError:
@@ -294,7 +295,7 @@ def _why_no_number(value: Any) -> ValueError | TypeError | None:
     return None
 
 
-# Errors report values too large for float32 and infinities of both signs; NumPy need not warn.
+# Our errors report infinity and values too large for float32, so NumPy does not warn of them.
 @np.errstate(over="ignore", invalid="ignore")
 def examples_checked(
     estimator: Any,
@@ -305,9 +306,9 @@ def examples_checked(
     shape: tuple[int, ...] | None = None,
     **options: Any,
 ) -> tuple[Any, ...]:
-    """Rows (n, ...) of any shape and number type, checked as scikit-learn checks flat ones; y too.
+    """Check rows X (n, ...) of any shape and number type by ``validate_data``, and y if given.
 
-    A `shape` of examples is what ``fit`` saw; `options` are those of ``validate_data``.
+    `shape` is the shape of the examples in ``fit``; `options` are those of ``validate_data``.
     """
     X = array_of(X)
     flat = (X if hasattr(X, "ndim") else np.asarray(X)).ndim <= 2

@@ -1,4 +1,4 @@
-"""The last layer by a linear model of its inputs, before all layers are fine-tuned [1].
+"""Fits the last layer by logistic regression on its inputs, before all layers are fine-tuned [1].
 
 [1] A. Kumar et al., "Fine-Tuning can Distort Pretrained Features and Underperform
 Out-of-Distribution", ICLR 2022.
@@ -17,17 +17,18 @@ from torch import nn
 from .._base.module_factory import uncompiled
 from .net import Net, Rows, inputs_and_weights
 
-# Inverse penalty of the logistic regression, on rows of length 1 in the mean.
+# C of the logistic regression, on rows of mean length 1.
 _C = 100.0
-# Rows from which the last layer is fitted; with more the fine-tuning decides.
+# The last layer is fitted to at most this many rows: with more, fine-tuning matters more.
 _MOST_ROWS = 5_000
 _MAX_ITER = 10_000
 
 
 class SkipConnection(nn.Module):
-    """A module, plus a linear map of its input to the logits.
+    """Adds a linear map of the input to the logits of a module.
 
-    So the last layer sees the row beside the last hidden activations. The map begins at 0.
+    The logits then depend linearly on the row and on the last hidden activations. The map begins
+    at 0.
     """
 
     def __init__(self, body: nn.Module, n_features: int, n_classes: int) -> None:
@@ -43,7 +44,7 @@ class SkipConnection(nn.Module):
 
 
 def body_of(module: nn.Module) -> nn.Module:
-    """The module within a skip connection; any other module itself."""
+    """The module inside a SkipConnection; any other module unchanged."""
     return module.body if isinstance(module, SkipConnection) else module
 
 
@@ -52,7 +53,7 @@ def linear_head(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Weights (n_classes, n_units) and biases (n_classes,) of a logistic regression on H (n, ...).
 
-    A class without a row gets no weights, and a bias as if it had been seen once in n + 1 rows.
+    A class without rows gets weights of 0, and a bias log(n + 1) below the smallest other bias.
     """
     model = LogisticRegression(C=_C, max_iter=_MAX_ITER).fit(H, y, sample_weight=weights)
     coef, intercept = model.coef_, model.intercept_
@@ -76,11 +77,11 @@ def fit_head_(net: Net, head: str, rows: Rows, seed: int) -> None:
         parts.append((module.skip.weight, examples))
     if inputs.shape[:-1] != y.shape:
         raise ValueError(
-            f"the last layer {head!r} must get one row for each of {len(y)} examples, and it gets "
-            f"an input of shape {inputs.shape}; pass fine_tuning='paper'"
+            f"the last layer {head!r} must get one row for each of {len(y)} examples, but its "
+            f"inputs have shape {inputs.shape}; pass fine_tuning='paper'"
         )
     drawn = np.sort(np.random.default_rng(seed).permutation(len(y))[:_MOST_ROWS])
-    # Each part has rows of length 1 in the mean, so that the penalty is the same for all scales.
+    # Both parts are scaled to mean length 1, so that the penalty does not depend on their scales.
     lengths = [np.linalg.norm(part, axis=1).mean() or 1.0 for _, part in parts]
     scaled = [part[drawn] / length for (_, part), length in zip(parts, lengths, strict=True)]
     weights = None if rows.weights is None else rows.weights.numpy()[drawn]
@@ -97,7 +98,7 @@ def fit_head_(net: Net, head: str, rows: Rows, seed: int) -> None:
 def _inputs_of(
     net: Net, module: nn.Module, layer: nn.Module, rows: Rows
 ) -> tuple[np.ndarray, np.ndarray]:
-    """What a layer gets for all rows (n, n_units), and the rows themselves (n, n_features)."""
+    """Inputs (n, n_units) of a layer for all rows, and the rows themselves (n, n_features)."""
     inputs: list[np.ndarray] = []
     examples: list[np.ndarray] = []
 

@@ -16,11 +16,11 @@ from sklearn.utils.validation import _check_sample_weight, check_consistent_leng
 from .._base.environment import array_of, check_float32
 from .._base.validation import add_error_context, check_argument, finite_array, numbers, warn_user
 
-# An initializer is meant for many rows: with fewer labelled rows, and no others, it warns.
+# An initializer is meant for many rows. It warns if there are fewer than this, all with a label.
 _FEW_ROWS = 100
 _PASS_ALL_ROWS = (
-    "pass them in X with unlabelled_label, or as X_unlabelled, to a classifier with "
-    "warm_start_from=initializer, or fit the initializer on them first"
+    "pass rows without a label as well, in X with unlabelled_label, or as X_unlabelled, to a "
+    "classifier with warm_start_from=initializer; or fit the initializer on all rows first"
 )
 
 
@@ -66,7 +66,7 @@ def validate_labelled(
 
 
 def _replace_missing(y: Any, unlabelled_label: Any) -> tuple[Any, Any]:
-    """Labels with another label in place of NaN and None, and where these were."""
+    """Labels in which another label replaces NaN and None, and a mask of the replaced ones."""
     y = array_of(y)
     labels = np.array(y, dtype=object)  # a copy
     missing = missing_in(labels) if labels.ndim == 1 else np.zeros(1, dtype=bool)
@@ -85,11 +85,14 @@ def is_labelled(y: np.ndarray, unlabelled_label: Any) -> np.ndarray:
     """Which rows have a label, bool (n_samples,); a ValueError if none has."""
     if unlabelled_label is None or unlabelled_label != unlabelled_label:  # NaN is replaced already
         if y.dtype.kind in "if" and len(labels := np.unique(y)) > 2 and labels[0] == -1:
-            warn_user("-1 in y is learned as a class; unlabelled_label=-1 says that it is none")
+            warn_user("-1 in y is learned as a class; set unlabelled_label=-1 if it means no label")
         return np.ones(len(y), dtype=bool)
     # A number never equals a string, so that all rows would seem to have a label.
     if isinstance(unlabelled_label, str) not in {isinstance(label, str) for label in y.tolist()}:
-        raise ValueError(f"{unlabelled_label=} cannot stand among labels of dtype {y.dtype}")
+        raise ValueError(
+            f"{unlabelled_label=} can never equal a label, because y has dtype {y.dtype}; give a "
+            "value of the type of the labels"
+        )
     labelled = np.asarray(y != unlabelled_label, dtype=bool)
     if not labelled.any():
         raise ValueError(f"y has no labelled rows: all {len(y)} have {unlabelled_label=}")
@@ -196,7 +199,8 @@ def class_weights(
         check_argument(f"class_weight of {label!r}", weight, numbers())
     labels = classes.tolist()
     unknown = [label for label in class_weight if label not in labels]
-    # A fold may lack a class. So a weight too many is an error only if another is missing.
+    # A fold may lack a class, so that a dict may name a class that y lacks. It is an error only if
+    # it lacks a class of y as well: the name is then a mistake.
     if unknown and (missing := [label for label in labels if label not in class_weight]):
         raise ValueError(f"class_weight names {unknown} and not {missing}, but y has {labels}")
     return np.array([float(class_weight.get(label, 1.0)) for label in labels])
@@ -272,7 +276,8 @@ def stratified_folds(y: np.ndarray, n_folds: int, seed: int) -> list[tuple[np.nd
     held_out_in, start = np.empty(len(repeated), dtype=int), 0
     for label in classes[np.argsort(first)]:
         rows = np.flatnonzero(y[repeated] == label)
-        # Classes take turns where the one before has stopped, so that folds have equal sizes.
+        # Each class begins with the fold after the last one of the class before, so that folds
+        # have nearly equal sizes.
         folds = np.sort((start + np.arange(len(rows))) % n_folds)
         rng.shuffle(folds)
         held_out_in[rows], start = folds, start + len(rows)

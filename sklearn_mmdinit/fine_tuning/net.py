@@ -42,11 +42,11 @@ OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
     "rmsprop": torch.optim.RMSprop,
     "sgd": torch.optim.SGD,
 }
-# The fused ones read the memory of a parameter once a step instead of about ten times.
+# Fused optimizers read each parameter once a step. Others read it about ten times.
 _FUSED = {torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD}
 _FUSED_EXCLUDES = {"optimizer__fused", "optimizer__foreach", "optimizer__differentiable"}
 
-# skorch's parameters that keep their names here, and its parts whose arguments users may set.
+# Parameters of skorch that have the same name here, and parts of skorch that take arguments.
 _SKORCH_NAMES = {
     name
     for net_class in (NeuralNet, NeuralNetClassifier)
@@ -54,7 +54,7 @@ _SKORCH_NAMES = {
     if name not in {"module", "optimizer", "batch_size", "device", "args", "kwargs"}
 }
 _SKORCH_PARTS = {"callbacks", "criterion", "iterator_train", "iterator_valid", "optimizer"}
-# What skorch would report late or not at all.
+# Checks of parameters for which skorch would raise late or not at all.
 _CONSTRAINTS: dict[str, list[Any]] = {
     "callbacks": [list, tuple, None],
     "criterion": [callable],
@@ -94,12 +94,12 @@ def check_skorch_params(params: Mapping[str, Any]) -> None:
         if isinstance(part, InputShapeSetter) or part is InputShapeSetter:
             raise ValueError(
                 "callbacks must not hold an InputShapeSetter, because weights are made before it "
-                "is called: give the module's class an argument n_features without a default, "
-                "which fit sets"
+                "is called; give the module's class an argument n_features without a default: fit "
+                "passes the number of features"
             )
     criterion = params.get("criterion")
     if isinstance(criterion, type) and issubclass(criterion, nn.NLLLoss):
-        hint = "modules return logits here, which nn.CrossEntropyLoss, the default, takes"
+        hint = "modules return logits here; use nn.CrossEntropyLoss, the default"
         raise ValueError(f"criterion must not be {criterion.__name__}: {hint}")
 
 
@@ -107,9 +107,9 @@ def check_skorch_params(params: Mapping[str, Any]) -> None:
 
 
 class Rows(Dataset[tuple[Any, torch.Tensor]]):
-    """Rows X (n, ...), dense or CSR, their classes y and weights; an item is (X, y).
+    """Rows X (n, ...), dense or CSR, their classes y and weights.
 
-    X of an item is a dict with the weights where rows have any.
+    An item is (X, y). If there are weights, it is ({"X": X, "sample_weight": weights}, y).
     """
 
     def __init__(
@@ -128,7 +128,8 @@ class Rows(Dataset[tuple[Any, torch.Tensor]]):
         self.y = torch.from_numpy(np.zeros(n_rows, int) if y is None else np.array(y, np.int64))
         self.weights = None
         if weights is not None:
-            # With mean 1 float32 holds them, and the mean over rows is the weighted mean.
+            # Scaled to mean 1, they fit float32, and the mean of weights * losses over all rows is
+            # the weighted mean.
             scaled = weights / weights.mean()
             self.weights = torch.tensor(scaled, dtype=torch.float32, device="cpu")
         self.valid = valid
@@ -169,7 +170,7 @@ class _EpochBatches(Sampler[torch.Tensor]):
         return len(self.sizes)
 
     def __iter__(self) -> Iterator[torch.Tensor]:
-        # Draws when the first batch is asked for: with workers DataLoader makes two iterators.
+        # Draws only with the first batch: DataLoader with workers makes a second, unused iterator.
         order = torch.arange(self.n_rows, device="cpu")
         if self.generator is not None:
             order = torch.randperm(self.n_rows, generator=self.generator, device="cpu")
@@ -179,9 +180,9 @@ class _EpochBatches(Sampler[torch.Tensor]):
 class RowLoader(DataLoader[Any]):
     """A DataLoader of Rows that indexes each mini-batch at once.
 
-    `generator` draws the orders and can be pickled, so that training in parts draws what training
-    in one go does. `join_last` adds a single last row to the batch before, because batch
-    normalization cannot train on one row.
+    `generator` draws the order of rows. It is pickled with the net, so that training in several
+    calls has the same orders as in one. `join_last` adds a single last row to the batch before,
+    because batch normalization cannot train on one row.
     """
 
     def __init__(
@@ -206,7 +207,7 @@ class RowLoader(DataLoader[Any]):
         super().__init__(rows, sampler=batches, batch_size=None, **options)
 
     def __iter__(self) -> Any:
-        # PyTorch draws that seed on its default device, where a CPU generator is refused.
+        # PyTorch draws the seed of workers on its default device, which must be the generator's.
         with torch.device("cpu"):
             return super().__iter__()
 
@@ -239,10 +240,10 @@ def _use_own_validation(dataset: Rows, y: Any = None, **params: Any) -> tuple[Ro
 
 
 class Net(NeuralNetClassifier):
-    """A net whose rows may have weights in the loss, and whose failed training leaves no trace.
+    """A skorch net with weights of rows in the loss; a training that fails changes nothing.
 
-    `seed` is that of PyTorch's global generators, which modules, callbacks and loaders of the
-    caller may draw from while it trains. None: nothing draws from them. Then they are not
+    `seed` seeds PyTorch's global generators during training, because modules, callbacks and loaders
+    of the caller may draw from them. None says that nothing does. The generators are then not
     touched, because only one thread at a time may use them.
     """
 
@@ -317,7 +318,7 @@ class Net(NeuralNetClassifier):
             # their numbers of rows, is the weighted mean over all rows.
             loss = (weights * losses).mean()
             if training:
-                # A batch may have weights that are 0 in float32: the clamp avoids 0 / 0.
+                # Weights of a batch may all be 0 in float32. The clamp avoids 0 / 0.
                 loss = (weights * losses).sum() / weights.sum().clamp(min=_SMALLEST_FLOAT32)
         if training and not loss.requires_grad:
             name = type(self.module_).__name__
@@ -343,7 +344,7 @@ class Net(NeuralNetClassifier):
         dense_gradients_(self.module_)
 
     def train(self, rows: Rows, n_epochs: int) -> None:
-        """Train on rows from where the last training ended; leave no trace if it fails."""
+        """Go on with training, on these rows; change nothing if it fails."""
         self.max_epochs = n_epochs
         with with_gradients(), self._private_generators(), self._undo_on_failure():
             if self.n_multiplications_ is None:
@@ -367,7 +368,7 @@ class Net(NeuralNetClassifier):
 
     @contextmanager
     def _private_generators(self) -> Iterator[None]:
-        """Let PyTorch's global generators go on from the last training, and restore them after."""
+        """Set PyTorch's global generators to the net's states; restore them after this block."""
         if self.seed is None:
             yield
             return
@@ -403,7 +404,7 @@ class Net(NeuralNetClassifier):
 
     @contextmanager
     def _undo_on_failure(self) -> Iterator[None]:
-        """Put back what training changes in place, but not what the caller's callbacks keep."""
+        """If this block fails, undo the changes of training, except in the caller's callbacks."""
         schedules = self._schedules()
         parts = [self.module_, self.criterion_, self.optimizer_]
         parts = [part for part in parts if hasattr(part, "load_state_dict")]
@@ -469,7 +470,7 @@ def build_net(
         "optimizer": optimizer,
         "batch_size": batch_size,
         "device": device,
-        # The parts of this file draw from no global generator.
+        # This file's own parts do not draw from the global generators, so None is then enough.
         "seed": seed if module_draws or skorch_params.keys() - {"verbose"} else None,
         **params,
     }
@@ -479,9 +480,9 @@ def build_net(
 
 
 def _multiplications(net: Net, rows: Rows) -> float:
-    """Multiplications in products and convolutions of a mini-batch; infinity where unknown."""
+    """Number of multiplications of a pass of a mini-batch; infinity if unknown."""
     module = uncompiled(net.module_)
-    if isinstance(module, MLP):  # those of the largest product
+    if isinstance(module, MLP):  # only of the largest product
         return net.batch_size * max(parameter.numel() for parameter in module.parameters())
     # PyTorch does not count those of recurrent layers.
     is_recurrent = any(isinstance(part, nn.RNNBase) for part in module.modules())

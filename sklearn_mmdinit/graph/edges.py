@@ -28,8 +28,8 @@ def neighbor_graph(
     """Weights (n, n) of edges from each of the finite rows X (n, p) to the rows near it.
 
     A `graph` is a matrix of weights, or a transformer whose ``fit_transform(X)`` has the edges.
-    Edges are directed: on MNIST 91 % of the walks of mean length 10 then end in the class they
-    started in, and 81 % if each edge leads both ways.
+    Edges are directed: on MNIST 91 % of the walks of mean length 10 then end in the class where
+    they started. With edges in both directions it is 81 %.
     """
     if is_matrix(graph):
         return _checked(graph, X.shape[0])
@@ -48,7 +48,7 @@ def neighbor_graph(
         if not issparse(edges):
             raise TypeError(f"graph's fit_transform must give a sparse matrix: got {type(edges)}.")
         edges = csr_array(edges)
-        # Stored entries may be distances, which are no weights. Equal rows have a stored 0.
+        # Stored entries may be distances, not weights; that of equal rows is a stored 0.
         ones = np.ones_like(edges.data)
         edges = _checked(csr_array((ones, edges.indices, edges.indptr), edges.shape), X.shape[0])
     return weighed_by_shared_neighbors(edges, shared_neighbor_power)
@@ -90,9 +90,9 @@ def weighed_by_shared_neighbors(
     """The edges of a graph, each of weight (1 + shared neighbours of its two rows) ** power.
 
     Rows of one dense region share most of their neighbours. An edge between two regions joins rows
-    that share few (Jarvis & Patrick, 1973). On MNIST 93 % of the walks end in the class they
-    started in if the power is 2, and 91 % if it is 0. Edges are processed in blocks. The rows of a
-    block's edges have at most `block_size` neighbours (about 25 MB), or the block is one edge.
+    that share few (Jarvis & Patrick, 1973). On MNIST 93 % of the walks end in the class where they
+    started if the power is 2, and 91 % if it is 0. Edges are processed in blocks, whose rows have
+    at most `block_size` neighbours in all (about 25 MB). A block has at least one edge.
     """
     ones = np.ones(graph.nnz, dtype=np.float32)
     edges = csr_array((ones, graph.indices, graph.indptr), shape=graph.shape)
@@ -130,10 +130,10 @@ def _blocks(sizes: np.ndarray, block_size: int) -> Iterator[slice]:
 
 
 def on_read_only(name: str, function: Callable[[np.ndarray], Any], X: np.ndarray) -> Any:
-    """``function(X)`` of a read-only X; an error gets a note that names the function."""
+    """``function(X)`` for a read-only view of X; an error gets a note with `name`."""
     view = X.view()
     view.flags.writeable = False
-    with add_error_context(f"{name} was given the rows, read-only: it must copy what it changes"):
+    with add_error_context(f"{name} got X as a read-only array: it must copy what it changes"):
         return function(view)
 
 

@@ -26,7 +26,7 @@ def spread_labels(
 
 
 class Neighborhood:
-    """Rows X (n, p) and S = D^-1/2 W D^-1/2 (n, n); W has the edges of their graph both ways."""
+    """Rows X (n, p) and S = D^-1/2 W D^-1/2; W is their graph with edges in both directions."""
 
     def __init__(self, X: np.ndarray) -> None:
         edges = neighbor_graph(X, n_neighbors=N_NEIGHBORS, shared_neighbor_power=2.0)
@@ -47,7 +47,9 @@ class Neighborhood:
 
 
 class NeighborSpreading(ClassifierMixin, BaseEstimator):
-    """Label spreading (Zhou et al., 2004): F <- alpha S F + (1 - alpha) Y; neighbours vote for F.
+    """Label spreading (Zhou et al., 2004): F <- alpha S F + (1 - alpha) Y.
+
+    A row gets the mean of F over its nearest neighbours.
 
     Unlike scikit-learn's, it searches neighbours once for all fits, weighs edges by shared
     neighbours, and returns no NaN for rows that no label reaches.
@@ -58,7 +60,7 @@ class NeighborSpreading(ClassifierMixin, BaseEstimator):
         self.alpha = alpha
 
     def fit(self, X: np.ndarray, y: np.ndarray) -> Self:
-        """Spread labels y (n,); each starts at the neighbourhood's row nearest to its row of X."""
+        """Spread labels y (n,). A label starts at the nearest row of the graph to its row of X."""
         self.classes_, indices = np.unique(y, return_inverse=True)
         matrix, (nearest,) = self.neighborhood.matrix, self.neighborhood.nearest(X, 1).T
         given = np.zeros((matrix.shape[0], len(self.classes_)))

@@ -22,7 +22,7 @@ _EXACT_BELOW = 100_000
 _SECONDS_A_PAIR = 2e-9  # exact search in 50 dimensions on two cores
 
 _N_COMPONENTS = 50
-_SAME_LENGTH = 1e-3  # relative difference of lengths that may come of rounding
+_SAME_LENGTH = 1e-3  # lengths are equal up to this relative difference, which may be rounding
 
 _BLOCK = 4096  # rows read or searched at a time: a memory map is never in memory as a whole
 # Always the same, so that initializers of all seeds share a graph and its cache.
@@ -44,9 +44,9 @@ def nearest_neighbors(
 
     None stands for all columns, and "auto" for 50, or all where all rows have the same length.
 
-    1. Equal rows are found, and only one row of each kind is searched for.
-    2. Neighbours among these are searched, exactly or approximately.
-    3. Every row gets the neighbours of its kind, after one row equal to it, if there is any.
+    1. Equal rows form a kind. One row of each kind is kept.
+    2. For the kept rows, neighbours among the kept rows are searched, exactly or approximately.
+    3. Every row gets the neighbours of its kind. If it equals other rows, one of these comes first.
     """
     representatives, kind = distinct_rows(X)
     if n_neighbors >= representatives.size:
@@ -90,7 +90,8 @@ def exact(
 
 def approximate(points: np.ndarray, n_neighbors: int) -> np.ndarray:
     """Neighbours (n, n_neighbors) among points (n, c), by pynndescent."""
-    # It may warn of rows for which it finds too few. They are searched exactly below.
+    # It may warn that it finds too few neighbours for some rows. For these the search below is
+    # exact.
     from pynndescent import NNDescent
 
     n_asked = min(n_neighbors + 1 + _SPARE, len(points))
@@ -134,7 +135,7 @@ def count_distinct(X: np.ndarray, most: int) -> int:
 
 def distinct_rows(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The first row of each of m kinds of equal rows (m,), in order, and each row's kind (n,)."""
-    # Not np.unique of the rows themselves, of which it makes copies: 685 MB for 60,000 digits.
+    # Not np.unique of the rows themselves, because it copies them: 685 MB for 60,000 digits.
     digests = np.fromiter(_digests(X), dtype="V16", count=len(X))
     _, first_row, kind = np.unique(digests, return_index=True, return_inverse=True)
     order = np.argsort(first_row)
@@ -169,7 +170,7 @@ def share_neighbors(neighbors: np.ndarray, kind: np.ndarray) -> np.ndarray:
 
 
 def have_one_length(X: np.ndarray) -> bool:
-    """Whether all rows of X (n, p) have the same length, but for rounding, which is not 0."""
+    """Whether all rows of X (n, p) have the same length above 0, up to rounding."""
     lengths = [
         np.linalg.norm(np.asarray(X[b], np.float64), axis=1) for b in gen_batches(len(X), _BLOCK)
     ]

@@ -1,9 +1,9 @@
 r"""Coherence, L_coh: predictions of a positive pair move together when the last layer is perturbed.
 
-In the paper a small perturbation of theta0 can reach every prediction, for each input alone. This
-term is not the paper's. It favours functions that change little between the two inputs of a
-positive pair, such as neighbours in the nearest-neighbour graph of the data, because the classes
-of real tasks do so.
+The paper's loss treats each input alone: small perturbations of theta0 shall reach every
+prediction. This term is not the paper's. It favours functions that change little between the two
+inputs of a positive pair, such as neighbours in the nearest-neighbour graph of the data, because
+the classes of real tasks change little there.
 
 A perturbation of the last layer alone moves a logit at x by :math:`\epsilon_W \cdot h(x) +
 \epsilon_b`, where h(x) are the n last hidden activations and d is the number of classes. Over
@@ -26,7 +26,7 @@ import torch
 from .._base.environment import in_single_precision
 from ._shared import Piece, full_precision, with_gradient
 
-# A variance below this share of the mean variance counts as none.
+# Variances are at least this share of their mean, because inputs without activations have none.
 _LEAST = 1e-6
 
 
@@ -43,13 +43,13 @@ def logit_correlation(H: torch.Tensor, n_classes: int | None) -> torch.Tensor:
     H : Tensor of shape (B, n_units)
         Activations of the last hidden layer: the inputs of the layer that gives the logits.
     n_classes : int or None
-        Outputs of that layer, the paper's d, on which the perturbation of its bias depends. None:
-        it has no bias that is learned.
+        Number of outputs of that layer, the paper's d. The perturbation of its bias depends on it.
+        None: the layer has no learned bias.
 
     Returns
     -------
     Tensor of shape (B, B)
-        Ones on the diagonal. Without a bias an input without activations has about 0 there.
+        The diagonal is 1. It is about 0 for an input whose activations are all 0, without a bias.
 
     Raises
     ------
@@ -73,7 +73,7 @@ def logit_correlation(H: torch.Tensor, n_classes: int | None) -> torch.Tensor:
 
 
 def _directions(H: torch.Tensor, n_classes: int | None) -> torch.Tensor:
-    """Rows of length 1 whose products are C: activations, and what the bias adds."""
+    """Scaled activations, with a column for the bias, as rows of length 1; their products are C."""
     if H.ndim != 2 or not H.is_floating_point():
         shape = f"{H.dtype} of shape {tuple(H.shape)}"
         raise ValueError(f"H must be floats of shape (n_inputs, n_units), got {shape}")
@@ -86,7 +86,7 @@ def _directions(H: torch.Tensor, n_classes: int | None) -> torch.Tensor:
     if n_classes is None:
         # With a bias the variance is 1 / d at least.
         variance = torch.maximum(variance, _LEAST * variance.detach().mean() + _LEAST**2)
-    # Where squares are too large for float32 this is NaN, which is noticed; rsqrt would give 0.
+    # If squares overflow float32 this gives NaN, which the training reports; rsqrt would give 0.
     return G * (variance.sqrt() / variance)
 
 

@@ -14,7 +14,7 @@ _TINY = 1e-12
 
 @full_precision
 def degeneracy(P: torch.Tensor) -> torch.Tensor:
-    r"""L_sd: how far each network stays from the vertex that it approaches least.
+    r"""L_sd: mean distance of each network's predictions to the vertex that is farthest from them.
 
     :math:`E_\epsilon [\max\{\max_i E_x \|v_i - f_\epsilon(x)\|, 1/\sqrt d\} - 1/\sqrt d]`.
 

@@ -1,4 +1,4 @@
-"""What the terms share: checked predictions, the kernel, gradients computed with their values."""
+"""Helpers of all terms: checks of predictions, the kernel, gradients computed with the values."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ P = ParamSpec("P")
 # Values of some of the points, and the gradient of the sum of all values by these points.
 Piece = tuple[torch.Tensor, torch.Tensor]
 
-# By how much probabilities of an example may miss 1, in float32 and in half precision.
+# The sum of an example's probabilities may differ from 1 by this, in float32 and half precision.
 _ROUNDING, _HALF_ROUNDING = 1e-3, 2e-2
 
 
@@ -133,8 +133,8 @@ def kernel_and_slope(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The kernel and its derivative by the squared distance, fast and without a gradient.
 
-    An exponential, with its 4th and 16th power, gives three Gaussians, and three exponentials all
-    nine. In float32 one exponential alone would be wrong by 7e-3, three are by 5e-6.
+    An exponential with its 4th and 16th power gives three Gaussians, so three exponentials give all
+    nine. In float32 the error is 5e-6. With powers of a single exponential it would be 7e-3.
     """
     shape = torch.broadcast_shapes(squared.shape, gamma.shape)
     total, slope = squared.new_zeros(shape), squared.new_zeros(shape)
@@ -170,7 +170,7 @@ def kernel_to_uniform(
 def combine_means(
     within_p: torch.Tensor, between: torch.Tensor, within_u: torch.Tensor, n_p: int, n_u: int | None
 ) -> torch.Tensor:
-    """MMD from the kernel's means over all pairs; n_u None where within_u is an expectation."""
+    """MMD from the kernel's means over all pairs; n_u=None says that within_u is an expectation."""
     if n_u is not None:
         within_u = _without_itself(within_u, n_u)
     return _without_itself(within_p, n_p) - 2.0 * between + within_u

@@ -37,7 +37,7 @@ from ._shared import (
     with_gradient,
 )
 
-# Mode of torch.cdist that is exact at small distances too.
+# Mode of torch.cdist that is also accurate for small distances.
 _BY_DIFFERENCES = "donot_use_mm_for_euclid_dist"
 # From so many classes on, differences take many times as long as a product in float64.
 _MANY_CLASSES = 64
@@ -88,7 +88,7 @@ def uniformity(P: torch.Tensor, U: torch.Tensor, *, closed_form: bool = False) -
         raise ValueError(f"closed_form=True needs two classes, got {P.shape[-1]}; leave it out")
     U, dtype = U.to(P.dtype), P.dtype
     if P.shape[-1] == 2 and len(P) + len(U) <= FEW_POINTS:
-        # All pairs are fewer operations than a grid, whose size K does not change.
+        # All pairs need fewer operations than a grid, whose size does not depend on K.
         P, U = P.double(), U.double()
     elif P.shape[-1] == 2:
         # The second probability is one minus the first, so the loss depends on the first alone.
@@ -96,7 +96,7 @@ def uniformity(P: torch.Tensor, U: torch.Tensor, *, closed_form: bool = False) -
         gamma = interval_median(p.detach(), u)
         if grid_is_exact(gamma, p.shape[1], len(u)):
             return (closed_form_mmd(p, gamma) if closed_form else interval_mmd(p, u, gamma)).mean()
-    # The error of interval_median is large relative to a small bandwidth: here it is exact.
+    # This median is exact. The error of interval_median is too large for a small bandwidth.
     gamma = median_bandwidth(P.detach().transpose(0, 1), U)
     if closed_form:
         return closed_form_mmd(P[..., 0].mT, gamma, on_grid=False).mean().to(dtype)
@@ -182,7 +182,7 @@ def _squared_distances(p: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
     """Squared distances (..., n, m) of points (..., n, d) and (..., m, d) of the simplex."""
     if p.shape[-1] < _MANY_CLASSES:
         return torch.cdist(p, q, compute_mode=_BY_DIFFERENCES).square()
-    # |a|^2 + |b|^2 - 2 ab in float64 loses 1e-16, far less than distances of any bandwidth.
+    # |a|^2 + |b|^2 - 2 ab in float64 has an error of 1e-16, far below the square of any bandwidth.
     a, b = p.double(), q.double()
     norms = a.norm(dim=-1).square()[..., :, None] + b.norm(dim=-1).square()[..., None, :]
     return norms.sub_(a @ b.mT, alpha=2.0).clamp_(min=0.0).to(p.dtype)

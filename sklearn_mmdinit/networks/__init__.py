@@ -22,12 +22,12 @@ from .._base.random_streams import StepRandom
 
 # The scale and shift of a normalisation are learned but not perturbed.
 NORMALISATIONS = (_BatchNorm, _InstanceNorm, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
-# Layers that take whole numbers.
+# Layers whose inputs are indices.
 EMBEDDINGS = (nn.Embedding, nn.EmbeddingBag)
 
-# Numbers of a chunk of networks on a GPU. It is large, because few large operations are faster.
+# Numbers in a chunk of networks on a GPU. There are many, because few large operations are faster.
 NUMBERS_ON_GPU = 1 << 27
-# Numbers kept for the backward pass. Chunks beyond these are computed again there.
+# At most this many numbers are kept for the backward pass. Further chunks are computed again there.
 NUMBERS_KEPT = 1 << 28
 
 # A number, or a tensor that broadcasts to the parameter.
@@ -72,10 +72,10 @@ def paper_std(parameter: torch.Tensor, scale: float) -> float:
 
 
 def parameter_stds(module: nn.Module, scale: float) -> dict[str, Std]:
-    """Standard deviation of the perturbation of each parameter that moves, by its name.
+    """Standard deviation of the perturbation of each parameter that is perturbed, by its name.
 
-    Parameters that require no gradient do not move, nor do scale and shift of normalisations. A
-    parameter that several layers share has the law of the first of these layers.
+    Parameters that require no gradient are not perturbed, nor are scale and shift of
+    normalisations. A parameter that several layers share is perturbed as in the first of them.
     """
     laws: dict[int, Std | None] = {}
     for layer in module.modules():
@@ -86,7 +86,7 @@ def parameter_stds(module: nn.Module, scale: float) -> dict[str, Std]:
 
 
 def _law(layer: nn.Module, name: str, parameter: torch.Tensor, scale: float) -> Std | None:
-    """Standard deviation of one parameter; None if it does not move."""
+    """Standard deviation of one parameter's perturbation; None if it is not perturbed."""
     if isinstance(layer, NORMALISATIONS):
         return None
     if name == "weight" and isinstance(layer, EMBEDDINGS):

@@ -34,7 +34,7 @@ def functional_logits(
     n_activations: int = 0,
     draws: bool = False,
 ) -> torch.Tensor:
-    """Logits (K, B, d) of K networks around a module on X (B, ...), differentiable as its passes.
+    """Logits (K, B, d) of K networks around a module on X (B, ...), differentiable as the module.
 
     `n_activations`: how many numbers a pass computes for one example, which decides the size of a
     chunk. `draws`: whether the module draws random numbers, as dropout does.
@@ -71,15 +71,15 @@ def functional_logits(
 
 
 def _as(noise: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
-    """Noise in the precision of a module in half precision."""
+    """Noise in the parameter's precision, if that is lower."""
     return noise.to(parameter.dtype) if parameter.itemsize < noise.itemsize else noise
 
 
 def _places(module: nn.Module) -> dict[str, str]:
-    """The first name of each parameter, by every name that it has.
+    """A dict from every name of each parameter to its first name.
 
-    A layer may have two names. ``functional_call(tie_weights=True)`` would leave the perturbed
-    parameters in it.
+    A layer, and so its parameters, may have two names. ``functional_call(tie_weights=True)`` would
+    not restore such a layer: the perturbed parameters would stay in it.
     """
     first_name = {id(parameter): name for name, parameter in module.named_parameters()}
     return {

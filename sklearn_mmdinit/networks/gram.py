@@ -11,8 +11,8 @@ pass uses the most likely epsilon that explains the noise,
 this is the conditional expectation of the gradient by the functional sampler given all noises: it
 is unbiased and its variance is not larger.
 
-In a layer with few inputs and many rows epsilon is smaller than the noise, and C is singular: there
-epsilon itself is drawn.
+In a layer with few inputs and many rows epsilon itself is drawn, because it has fewer entries than
+the noise, and C is singular.
 
 It extends the local reparameterisation of Kingma, Salimans & Welling (2015, arXiv 1506.02557),
 which draws every input on its own, by the matrix-normal conditioning of Louizos & Welling (2016,
@@ -48,15 +48,16 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_
 # and its products still run at full rate. The paper's step has 12 chunks; 16 take 2 % longer.
 _NUMBERS_IN_CACHE = 275_000
 _ARRAYS_A_LAYER = 3  # normals, outputs and activations
-# With so many rows for each weight of an output and its bias, weights are drawn directly, which
-# takes a third to a tenth of the time. With 1 it would be faster too, but change figures of 0.1.
+# Weights are drawn directly if a layer has at least this many rows for each of its inputs and its
+# bias. This takes a third to a tenth of the time. 1 would be faster too, but would change the
+# results of version 0.1.
 _MANY_ROWS = 2
 
 # A pivot below this fraction of its diagonal entry is only rounding error: its row is a linear
 # combination of the rows before it. Products of a few hundred float32 terms are good to about 1e-6.
 _PIVOT_TOLERANCE = 4e-6
-# This fraction of its diagonal is added to a singular C. It is larger than pivots that are only
-# rounding errors; these grow with the number of rows.
+# This fraction of its diagonal is added to a singular C, or a larger one if there are many rows:
+# it must be larger than the rounding errors of pivots, which grow with the number of rows.
 _RIDGE = 1e-5
 # Added for rows of zeros: a fraction of the largest diagonal entry, and an absolute amount.
 _LEAST = 1e-10, 1e-30
@@ -176,7 +177,7 @@ def _logits_of_chunk(
 
 
 def _stds(layer: nn.Linear, scale: float) -> tuple[float, float]:
-    """Standard deviations of weight and bias; 0 where one does not move or is not there."""
+    """Standard deviations for weight and bias; 0 if one is not perturbed, or there is no bias."""
     weight, bias = (
         paper_std(p, scale) if p is not None and p.requires_grad else 0.0
         for p in (layer.weight, layer.bias)
@@ -197,7 +198,7 @@ def semidefinite_cholesky(C: torch.Tensor) -> torch.Tensor:
     C is singular when rows repeat, when a layer is dead on several rows, or when the batch is
     larger than the layer. Where the plain factorisation fails, a fraction of the diagonal is added.
     """
-    if C.device.type != "cpu":  # to look which are singular would wait for the GPU
+    if C.device.type != "cpu":  # a look at which ones are singular would wait for the GPU
         return _regularised_cholesky(C)
     L, info = torch.linalg.cholesky_ex(C)
     floor = C.diagonal(dim1=-2, dim2=-1) * _PIVOT_TOLERANCE
@@ -267,7 +268,7 @@ def _perturbed(layer: nn.Linear, H: torch.Tensor, scale: float, random: StepRand
 def _with_drawn_weights(
     layer: nn.Linear, H: torch.Tensor, scale: float, random: StepRandom
 ) -> torch.Tensor:
-    """As ``_perturbed``, but draws epsilon: it is smaller than the noise, and C is singular."""
+    """As ``_perturbed``, but draws epsilon, which has fewer entries than the noise."""
     weight_std, bias_std = _stds(layer, scale)
     n_copies, dtype = len(H), layer.weight.dtype
     eps = random.normal(n_copies, *layer.weight.shape).mul_(weight_std)

@@ -42,13 +42,14 @@ from .passes import (
 
 SAMPLERS = ("auto", "gram", "functional")
 
-# Examples of an inspection. A second pass has one fewer, which shows the axis that counts them.
-# Batch normalisation needs two.
+# Number of examples of an inspection. A second pass has one example fewer: the axis of an output
+# that is then shorter counts examples. Batch normalisation needs at least two.
 _N_EXAMPLES = 4
 
 # Layers whose outputs are proportional to their weights and biases.
 _SCALING = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
-# Extreme enough to show any non-linearity or bound. Products by powers of two are not rounded.
+# Factors so extreme that any non-linearity or bound shows. Multiplication by a power of two is
+# exact.
 _FACTORS = (2.0**12, 2.0**-12)
 
 
@@ -58,11 +59,11 @@ class ModuleInfo:
 
     n_classes: int  # logits of an example
     sampler: str  # "gram" or "functional"
-    why_functional: str = ""  # why gram does not serve
+    why_functional: str = ""  # why the sampler is not "gram"
     by_vmap: bool = True  # False: one network after the other
-    n_activations: int = 0  # numbers that a pass computes for one example
-    # The axis that counts examples in the output of each call of a layer of TAPPED, by the number
-    # of the call; without the call that gives the logits.
+    n_activations: int = 0  # values that a pass computes for one example
+    # For the number of each call of a layer in TAPPED: the axis of its output that counts examples.
+    # The call that returns the logits is left out.
     taps: Mapping[int, int] = field(default_factory=dict)
     calls: tuple[str, ...] = ()  # names of the layers of TAPPED, in the order of all calls
     last_layer: str = ""  # the linear layer that returns the logits, or hidden_layer; "": none
@@ -100,10 +101,10 @@ def inspect_module(
     sampler: str = "auto",
     hidden_layer: str | None = None,
 ) -> ModuleInfo:
-    """Run forward passes of a module, in its mode, on some of the examples X (n, ...).
+    """Inspect a module by forward passes, in its mode, on some of the examples X (n, ...).
 
-    The module and PyTorch's generators are the same afterwards. If no sampler serves the module, an
-    error says why.
+    The module and PyTorch's generators are unchanged afterwards. If no sampler can perturb the
+    module, an error says why.
     """
     X = X.detach()[torch.arange(_N_EXAMPLES, device=X.device) % len(X)]
     name = type(module).__name__
@@ -115,7 +116,7 @@ def inspect_module(
     last_layer = hidden_layer or ""
     if hidden_layer is not None:
         with torch.no_grad(), isolated_pass(module):
-            hidden_activations(module, X, hidden_layer)  # an error where they are no rows
+            hidden_activations(module, X, hidden_layer)  # raises unless they have a row an example
     elif calls and calls[last].gives_logits:
         is_linear = isinstance(module.get_submodule(calls[last].layer), nn.Linear)
         last_layer = calls[last].layer if is_linear else ""
@@ -131,7 +132,7 @@ def inspect_module(
     )
     if sampler != "functional" and gram_layers(module) and X.is_floating_point():
         return info
-    why = "it was asked for" if sampler == "functional" else _why_not_gram(module)
+    why = "sampler='functional' was given" if sampler == "functional" else _why_not_gram(module)
     if sampler == "gram":
         raise ValueError(
             f"sampler='gram' cannot perturb the module {name}: {why}; use sampler='functional' or "
@@ -151,7 +152,8 @@ def _why_not_gram(module: nn.Module) -> str:
         return "it has hooks, which the gram sampler would not call"
     return (
         "gram serves an MLP, or an nn.Sequential of nn.Linear, elementwise layers, nn.BatchNorm1d "
-        "and a first nn.Flatten that ends in nn.Linear, uses each layer once and gets floats"
+        "and a first nn.Flatten, if its last layer is nn.Linear, each layer is used once and X "
+        "holds floats"
     )
 
 
@@ -168,7 +170,7 @@ class _Call:
 
 
 class _Reads(TorchFunctionMode):
-    """Notes whether a pass reads values of tensors into Python, for example for an ``if``."""
+    """Records whether a pass converts tensor values to Python ones, for example in an ``if``."""
 
     _READERS = frozenset(
         getattr(torch.Tensor, name)
@@ -182,14 +184,14 @@ class _Reads(TorchFunctionMode):
 
 
 class _Observed(NamedTuple):
-    """What the passes of an inspection have shown."""
+    """Results of the passes of an inspection."""
 
     calls: list[_Call]
     n_classes: int
-    n_activations: int  # numbers that the pass computes for one example
+    n_activations: int  # values that the pass computes for one example
     draws: bool  # whether it draws random numbers
     stateful: bool  # whether it changes the module's state
-    idle: list[str]  # layers that it does not call, and whose parameters do not act on the logits
+    idle: list[str]  # layers that it does not call and whose parameters do not affect the logits
 
 
 def _observe(module: nn.Module, X: torch.Tensor) -> _Observed:
@@ -231,7 +233,7 @@ def _observe(module: nn.Module, X: torch.Tensor) -> _Observed:
         _Call(name, _axis(output.shape, less, len(X)), _is_same(output, logits))
         for (name, output), less in zip(outputs, fewer, strict=False)
     ]
-    # Which layers are called may depend on the rows where the pass looks at values.
+    # If the pass reads values, other rows may call other layers.
     idle = [] if reads.has_read else _idle_layers(module, logits, {names[part] for part in called})
     return _Observed(calls, logits.shape[1], -(-n_numbers // len(X)), draws, stateful, idle)
 
@@ -287,7 +289,7 @@ def _warn_if_probabilities(name: str, logits: torch.Tensor) -> None:
 
 
 def _warn_if_hidden(module: nn.Module, logits: torch.Tensor) -> None:
-    """Warn where logits depend on tensors that require a gradient and are not in the module."""
+    """Warn if logits depend on tensors that require a gradient but are not in ``parameters()``."""
     registered = {id(tensor) for tensor in (*module.parameters(), *module.buffers())}
     hidden, nodes, seen = [], [logits.grad_fn], set()
     while nodes:
@@ -309,7 +311,7 @@ def _warn_if_hidden(module: nn.Module, logits: torch.Tensor) -> None:
 
 
 def _idle_layers(module: nn.Module, logits: torch.Tensor, called: set[str]) -> list[str]:
-    """Layers that were not called and whose parameters do not act on the logits."""
+    """Layers that were not called and whose parameters do not affect the logits."""
     parameters = {name: p for name, p in module.named_parameters() if p.requires_grad}
     slopes = torch.autograd.grad(logits.sum(), list(parameters.values()), allow_unused=True)
     idle = [name for name, slope in zip(parameters, slopes, strict=True) if slope is None]
@@ -326,7 +328,7 @@ def _generators_hash() -> str:
 
 
 def _state_hash(module: nn.Module) -> str:
-    """A hash of a module's attributes and versions of its buffers; "unknown" if it has none."""
+    """A hash of a module's attributes and its buffers' versions; "unknown" if pickling fails."""
     common = vars(nn.Module()).keys() | {"forward"}
     attributes = [
         {name: value for name, value in vars(part).items() if name not in common}
@@ -340,13 +342,13 @@ def _state_hash(module: nn.Module) -> str:
 
 
 def _is_same(output: torch.Tensor, logits: torch.Tensor) -> bool:
-    """Whether logits are a layer's output, or a view of all of it, and were not changed since."""
+    """Whether logits are the unchanged output of a layer, or a view of all of it."""
     same = output.data_ptr() == logits.data_ptr() and output.numel() == logits.numel()
     return same and output._version == 0
 
 
 def _axis(shape: torch.Size, fewer: torch.Size, n_rows: int) -> int:
-    """The first axis in proportion to the number of examples; -1 where there is none."""
+    """The first axis whose size is proportional to the number of examples; -1 if there is none."""
     for axis, (size, size_of_fewer) in enumerate(zip(shape, fewer, strict=False)):
         if size != size_of_fewer and size * (n_rows - 1) == size_of_fewer * n_rows:
             return axis
@@ -354,7 +356,7 @@ def _axis(shape: torch.Size, fewer: torch.Size, n_rows: int) -> int:
 
 
 def _last_call(calls: Sequence[_Call], hidden_layer: str | None, module: nn.Module) -> int:
-    """Index of the call that returns the logits; else of the last call, or the named layer's."""
+    """Index of the call that returns the logits; else of the last call of `hidden_layer` or any."""
     if hidden_layer is not None:
         candidates = [i for i, call in enumerate(calls) if call.layer == hidden_layer]
         linear = _linear_layers(module, [call.layer for call in calls])
@@ -376,15 +378,15 @@ def _linear_layers(module: nn.Module, calls: Sequence[str]) -> list[str]:
         what = "is a single linear layer" if linear else "calls no nn.Linear"
         raise ValueError(
             f"the module {qualified_name(module)} {what}, so that it has no hidden activations, "
-            "which are the inputs of the last linear layer: end it in a hidden layer and nn.Linear "
-            "(after nn.Flatten, not in a convolution), or leave out hidden_layer, coherence and "
-            "output='hidden'"
+            "which are the inputs of the last linear layer: let it end with a hidden layer and an "
+            "nn.Linear (after an nn.Flatten, not a convolution), or leave out hidden_layer, "
+            "coherence and output='hidden'"
         )
     return linear
 
 
 def _passes_by_vmap(module: nn.Module, X: torch.Tensor) -> bool:
-    """Whether vmap can compute networks; an error if they cannot be computed singly either."""
+    """Whether vmap can compute networks; raises if they cannot be computed one by one either."""
     name, failures = type(module).__name__, []
     for by_vmap in (True, False):
         # torch.utils.checkpoint would compute a layer again in the backward pass, when the
@@ -430,7 +432,7 @@ class NetworkBuilder:
     factory: ModuleFactory
     architecture: Architecture
     info: ModuleInfo
-    takes_integers: bool = False  # whether the module takes integers as such
+    takes_integers: bool = False  # whether the module needs integers, not floats
 
     @classmethod
     def of(
@@ -452,7 +454,7 @@ class NetworkBuilder:
         if info.draws:
             raise ValueError(
                 f"the module {qualified_name(module)} draws random numbers in evaluation mode, "
-                "so that results would not follow from random_state; draw only if self.training"
+                "and random_state does not seed them; draw them only if self.training"
             )
         architecture = replace(
             description,
@@ -463,7 +465,7 @@ class NetworkBuilder:
         return cls(factory, architecture, info, integers)
 
     def fresh_theta0(self) -> Theta0:
-        """The weights that the module comes with."""
+        """The weights of a module that the factory has just built."""
         return Theta0(self.architecture, arrays_of(self.factory.build()))
 
     def module_at(self, theta0: Theta0) -> nn.Module:
@@ -484,7 +486,7 @@ class NetworkBuilder:
         return Theta0(self.architecture, arrays_of(network))
 
     def as_examples(self, X: np.ndarray) -> torch.Tensor:
-        """Rows as the module takes them, a copy on the CPU."""
+        """A copy of rows as a tensor on the CPU, in the type that the module takes."""
         return as_examples(X, self.takes_integers)
 
     def hidden(self, theta0: Theta0, X: np.ndarray, device: str | torch.device) -> np.ndarray:
@@ -499,13 +501,13 @@ class NetworkBuilder:
             )
         if not np.isfinite(H).all():
             raise ValueError(
-                "hidden activations of X are not finite: its values are too large; scale X as "
+                "hidden activations of X are not finite: values of X are too large; scale X as "
                 "in fit"
             )
         return H.astype(np.float32, copy=False)
 
     def known_last_layer(self) -> str:
-        """Name of the linear layer that gives the logits; a ValueError where none does."""
+        """Name of the linear layer that returns the logits; a ValueError if none does."""
         if self.info.last_layer:
             return self.info.last_layer
         linear = _linear_layers(self.factory.build(), self.info.calls)
@@ -516,19 +518,19 @@ class NetworkBuilder:
 
 
 def takes_integers(module: nn.Module) -> bool:
-    """Whether a module takes integers as such, and not as floats."""
+    """Whether a module has an embedding layer, which needs integers and not floats."""
     return any(isinstance(part, EMBEDDINGS) for part in module.modules())
 
 
 def as_examples(X: np.ndarray, integers: bool) -> torch.Tensor:
-    """Rows as a module takes them, a copy on the CPU."""
+    """A copy of rows as a tensor on the CPU: int64 for integers that stay so, else float32."""
     stay_integers = integers and np.asarray(X).dtype.kind in "iu"
     # A copy: rows may be read-only memory maps.
     return torch.from_numpy(np.array(X, dtype=np.int64 if stay_integers else np.float32))
 
 
 def with_casts(factory: ModuleFactory, X: Any) -> ModuleFactory:
-    """The factory, with `casts` if its module passes rows X (n, ...) in its own dtypes alone."""
+    """The factory; `casts` is set if its module takes rows X (n, ...) only in its own dtypes."""
 
     def passes(module: nn.Module) -> bool:
         module.cpu().eval()
@@ -553,7 +555,7 @@ def with_casts(factory: ModuleFactory, X: Any) -> ModuleFactory:
 def describe(
     factory: ModuleFactory, module: nn.Module, input_shape: tuple[int, ...]
 ) -> Architecture:
-    """The description of a module, as far as it is known without a pass."""
+    """The architecture of a module, without what only a pass can show."""
     keywords = module.keywords if isinstance(module, MLP) else factory.keywords
     return Architecture(
         module=qualified_name(module),
@@ -565,7 +567,7 @@ def describe(
 
 
 def describe_with_logits(factory: ModuleFactory, module: nn.Module, X: np.ndarray) -> Architecture:
-    """The description of a module to train that is only fine-tuned, from one pass of it."""
+    """The architecture of a module that is only fine-tuned, from one pass."""
     module.cpu().eval()
     examples = as_examples(X, takes_integers(module))
     names = {layer: name for name, layer in module.named_modules()}
@@ -588,10 +590,10 @@ def describe_with_logits(factory: ModuleFactory, module: nn.Module, X: np.ndarra
 
 
 def scale_chain(module: nn.Module, info: ModuleInfo, X: torch.Tensor) -> tuple[str, ...]:
-    """Names of the layers, if scaling the output of each scales the input of the next; else none.
+    """Names of the layers, if scaling the output of each scales the input of the next; else ().
 
-    Then a gain that multiplies hidden weights and divides the last ones does not change the
-    function.
+    In such a chain the function does not change if hidden weights are multiplied by a gain and the
+    last weights are divided by the product.
     """
     names = info.calls
     layers = [module.get_submodule(name) for name in names]
@@ -616,7 +618,7 @@ def scale_chain(module: nn.Module, info: ModuleInfo, X: torch.Tensor) -> tuple[s
 
 @contextmanager
 def _jittered(module: nn.Module) -> Iterator[None]:
-    """Add noise to learned parameters in this block: a last layer of zeros would show nothing."""
+    """Add noise to learned parameters in this block: a last layer of zeros would hide them."""
     learned = [parameter for parameter in module.parameters() if parameter.requires_grad]
     before = [parameter.detach().clone() for parameter in learned]
     generator = torch.Generator().manual_seed(0)

@@ -38,9 +38,9 @@ Statistics = tuple[torch.Tensor, torch.Tensor]
 
 
 def pretraining_mode_(module: nn.Module) -> None:
-    """Dropout off, normalisations by the mini-batch, and no sparse gradients.
+    """Switch dropout and sparse gradients off; let normalisations use the mini-batch.
 
-    A normalisation in evaluation mode, in a module in training mode, is frozen and stays so.
+    A normalisation in evaluation mode stays so, if the module itself is in training mode.
     """
     dense_gradients_(module)
     norms = [
@@ -69,15 +69,15 @@ def explained_single_row() -> Iterator[None]:
         if "Expected more than 1 value per channel" not in str(error):
             raise
         raise ValueError(
-            "batch normalisation takes mean and variance of a mini-batch, and this one has a "
-            "single row: pass more rows, choose a batch_size of at least 2, or predict with "
-            f"running statistics, track_running_stats=True ({error})"
+            "batch normalisation needs the mean and variance of a mini-batch, and this one has a "
+            "single row: pass more rows, or a batch_size of at least 2; to predict single rows, "
+            f"make the layer with track_running_stats=True ({error})"
         ) from error
 
 
 @contextmanager
 def isolated(module: nn.Module) -> Iterator[None]:
-    """Keep running statistics and spectral norms as they are in this block."""
+    """Let no pass in this block change running statistics or spectral norms."""
     norms = [part for part in module.modules() if isinstance(part, _NormBase) and part.training]
     spectral = [part for part in module.modules() if isinstance(part, _SpectralNorm)]
     before = [(norm.track_running_stats, dict(norm._buffers)) for norm in norms]
@@ -85,7 +85,7 @@ def isolated(module: nn.Module) -> Iterator[None]:
     try:
         for norm in norms:
             norm.track_running_stats = False
-            # Instance normalisation would update running statistics all the same.
+            # Without this, instance normalisation would still update running statistics.
             norm._buffers.update(running_mean=None, running_var=None)
         for part in spectral:
             part.eval()
@@ -175,7 +175,7 @@ def hidden_activations(module: nn.Module, X: torch.Tensor, last_layer: str) -> t
 
 
 def _row_chunks(module: nn.Module, X: torch.Tensor, n_rows: int) -> Sequence[torch.Tensor]:
-    """X in chunks of rows for threads; in one chunk if rows cannot be computed apart."""
+    """X in chunks of rows for threads; in one chunk if rows cannot be computed separately."""
     # Batch normalisation needs all rows at once, and a GPU has no team.
     together = X.device.type != "cpu" or X.requires_grad or bool(batch_norms(module))
     return X.split(len(X) if together else n_rows)
@@ -303,7 +303,7 @@ def _tapped(
         if not output.requires_grad:  # the output of frozen layers
             output = output.detach().requires_grad_()
         tapped.append(output)
-        handed_on = output.clone()  # so that an operation in place spares the tapped one
+        handed_on = output.clone()  # an operation in place must not change the tapped one
         return handed_on
 
     def watch(layer: nn.Module, args: Any, output: Any) -> Any:
@@ -313,8 +313,8 @@ def _tapped(
             channels = (1, -1, *[1] * (args[0].ndim - 2))
             factor, shift = factor_and_shift(layer, *next(remaining[layer]))
             output = args[0] * factor.view(channels) + shift.view(channels)
-        # A normalisation at once after a layer replaces its output. An activation in place between
-        # them keeps the tensor, but raises its version.
+        # The output of a normalisation directly after a layer replaces the layer's in `tapped`. An
+        # activation in place between them returns the same tensor, but with a higher version.
         if args[0] is not handed_on or handed_on._version:
             return output
         tapped.pop()

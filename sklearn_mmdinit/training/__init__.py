@@ -1,4 +1,4 @@
-"""The training of theta0; in this file its settings, with "auto" resolved."""
+"""The training of theta0. This file has its settings, with "auto" resolved."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 
 from .._base.validation import is_auto
 
-# What "auto" stands for: the paper's values, and with coherence those that benchmarks/coherence.py
-# chose, on other tasks than the report's.
+# Values of "auto": the paper's, and for coherence those found by benchmarks/coherence.py. It used
+# other tasks than the report.
 _PAPER = {"n_perturbations": 256, "learning_rate_init": 2e-4, "max_iter": 5}
 _COHERENT = {"n_perturbations": 32, "learning_rate_init": 4e-3}
-# With coherence training has at least n_samples / 20 steps, from 225 to 3,000; and at most 1,500
-# where that is more.
+# With coherence the least number of steps is n_samples / 20, but from 225 to 3,000. The largest
+# number is 1,500, or the least number if that is larger.
 _ROWS_FOR_EACH_STEP, _FEWEST_STEPS, _MOST_STEPS, _MOST_BY_LEVEL = 20, 225, 3000, 1500
 
 
@@ -30,12 +30,12 @@ class CoherenceConfig:
 
 @dataclass(frozen=True)
 class Config:
-    """All settings of a pre-training beside its rows and its network."""
+    """All settings of a pre-training, except its rows and its network."""
 
     n_classes: int  # the paper's d
-    learning_rate_init: float  # of Adam; the first one where it falls
-    batch_size: int  # rows of a step in the paper's terms
-    max_iter: int  # epochs over the rows; at most, where `fewest_steps` is given
+    learning_rate_init: float  # of Adam, before it falls
+    batch_size: int  # rows of a step for the paper's terms
+    max_iter: int  # epochs over the rows; the most if L_coh decides
     window: int  # steps over which the loss is averaged
     n_perturbations: int = 2  # the paper's K, and its M
     perturbation_scale: float = 0.0  # the paper's s
@@ -44,12 +44,12 @@ class Config:
     uniformity_weight: float = 0.0
     degeneracy_weight: float = 0.0
     detachment_weight: float = 0.0
-    # Whether expectations over the uniform law are exact, and not over samples.
+    # Whether expectations over the uniform law are exact; else they are means over samples.
     closed_form: bool = False
     # The fourth term. With it the learning rate falls over the last third, and theta0 is the
     # parameters at the end, not those of the best window.
     coherence: CoherenceConfig | None = None
-    # Where L_coh decides the length of the training: the fewest steps and the most; else 0.
+    # The least and the largest number of steps if L_coh decides; else 0.
     fewest_steps: int = 0
     most_steps: int = 0
 
@@ -72,7 +72,7 @@ class Config:
 
     @property
     def rows_in_flight(self) -> int:
-        """Rows that go through networks in a step, perturbed ones included."""
+        """Rows that pass networks in a step; a row counts once for each network that it passes."""
         perturbed = self.n_perturbations * self.batch_size if self.has_paper_terms else 0
         return perturbed + (2 * self.coherence.n_walks if self.coherence else 0)
 
@@ -89,13 +89,13 @@ def resolve(
     n_classes: int,
     n_classes_is_known: bool = False,
 ) -> Config:
-    """What the valid parameters of an MMDInitializer stand for, `coherence` resolved already."""
+    """Settings for valid parameters of an MMDInitializer; `coherence` is None or a Coherence."""
     defaults: dict[str, Any] = dict(_PAPER)
     term, size, fewest, most = None, min(int(parameters["batch_size"]), n_rows), 0, 0
     if coherence is not None:
         n_walks = min(int(coherence.batch_size), n_rows)
         separation = coherence.separation
-        if is_auto(separation):  # as many groups as classes
+        if is_auto(separation):  # so that features separate as many groups as classes
             separation = max(n_classes / 5, 1.0) if n_classes_is_known else 2.0
         term = CoherenceConfig(
             float(coherence.weight),

@@ -1,4 +1,4 @@
-"""A training that is written to a file while it goes on, so that it can go on after a kill."""
+"""Writes the state of a training to a file, so that the training can go on after a kill."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _VERSION_KEY = "sklearn_mmdinit.version"  # of the package that wrote the file
 _ARRAY = "sklearn_mmdinit.array"  # marks the name of an array in JSON
 _SECONDS_BETWEEN_WRITES = 60.0  # at least
 
-# Names of fields in files from before they were renamed.
+# Old names of fields, in files of earlier versions.
 _RENAMED = {"n_passes": "n_epochs", "steps_in_pass": "steps_in_epoch"}
 
 # Fields of a state that are floats.
@@ -40,13 +40,13 @@ class Checkpointer:
     """Keeps the state at the end of the last window or epoch, in memory and perhaps in a file."""
 
     path: Path | None
-    settings: dict[str, str]  # all that decides the training, in words
+    settings: dict[str, str]  # a text for everything that affects the training
     term_names: tuple[str, ...]  # of the loss
     last: State | None = None
-    due: float = math.inf  # when to write again
+    due: float = math.inf  # time of the next write
 
-    def begun(self, fresh: State) -> State:
-        """The state to begin with: that of the file where there is one, else the fresh one."""
+    def first_state(self, fresh: State) -> State:
+        """The state in the file, if it exists; else the fresh state."""
         if self.path is None:
             return fresh
         remove_parts_of_killed(self.path)
@@ -55,17 +55,17 @@ class Checkpointer:
         return self.last.copied()
 
     def __call__(self, state: State) -> None:
-        """Keep the state, and write it if it is time."""
+        """Keep the state; write it if the last write is a minute ago."""
         self.last = state
         if time.monotonic() >= self.due:
             self.write()
 
     def write_at_end(self) -> None:
-        """Write where `fit` is about to keep what was learned: a failure must not lose that."""
+        """Write at the end of `fit`; an error becomes a warning, so that theta0 is not lost."""
         try:
             self.write()
         except OSError as error:
-            warn_user(f"checkpoint {error.strerror}; what was learned is kept in memory alone")
+            warn_user(f"checkpoint {error.strerror}; the initializer is fitted, but not saved")
 
     def write(self) -> None:
         """Replace the file by the last state, whole or not at all."""
@@ -73,7 +73,7 @@ class Checkpointer:
             return
         arrays: dict[str, np.ndarray] = {}
 
-        def in_json(value: Any) -> Any:  # JSON has no arrays: they go into the file beside it
+        def in_json(value: Any) -> Any:  # JSON has no arrays: the file holds them beside the JSON
             if isinstance(value, Theta0):
                 return dict(value.arrays)
             arrays[str(len(arrays))] = value
@@ -101,9 +101,9 @@ class Checkpointer:
                 state = _state_of(kept["state"], fresh, self.term_names)
         except PARSE_ERRORS as error:
             raise ValueError(
-                f"checkpoint {path} holds no training that version {_version()} can go on with: "
-                f"version {version} wrote it ({shortened(str(error))}); go on with that version, "
-                f"or {remedy}"
+                f"checkpoint {path} cannot be continued by version {_version()} of "
+                f"sklearn_mmdinit: version {version} wrote it ({shortened(str(error))}); install "
+                f"that version, or {remedy}"
             ) from error
         if state is None:
             by = "" if version == _version() else f", by version {version}"
@@ -114,7 +114,7 @@ class Checkpointer:
     def _differences(self, there: dict[str, str]) -> str:
         """How the settings in a file differ from those here; "" where they do not."""
         here = self.settings
-        if "random_state" in there:  # in files from before it was renamed
+        if "random_state" in there:  # its name in files of earlier versions
             seed = there.pop("random_state").removeprefix("one that begins with ")
             there["seed of random_state"] = seed
         names = sorted(n for n in {**here, **there} if here.get(n) != there.get(n))
@@ -123,12 +123,12 @@ class Checkpointer:
 
 
 def _version() -> str:
-    """The version of this package, which no file of it may import."""
+    """The version of this package; importing it here would be a circular import."""
     return str(sys.modules[__name__.partition(".")[0]].__version__)
 
 
 def _state_of(kept: Mapping[str, Any], fresh: State, term_names: tuple[str, ...]) -> State:
-    """The state that a file keeps; one of PARSE_ERRORS if it is not one of this training."""
+    """The state in a file; raises one of PARSE_ERRORS if it does not fit this training."""
     fields = {_RENAMED.get(name, name): value for name, value in kept.items()}
     arrays = fresh.current.arrays
     for name in ("current", "best"):

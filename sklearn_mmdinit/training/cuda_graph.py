@@ -1,4 +1,4 @@
-"""Steps on a GPU, recorded once as a CUDA graph: launching each operation takes Python longer."""
+"""Records steps on a GPU as one CUDA graph, because launching single operations takes too long."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BY_OPERATIONS = 3
 
 
 class _OnHost(TorchDispatchMode):
-    """Notes whether an operation uses a tensor of the host."""
+    """Records whether an operation uses a tensor of the host."""
 
     seen = False
 
@@ -55,11 +55,11 @@ class Recorded:
         current = torch.cuda.current_stream(batch.device)
         self._stream.wait_stream(current)
         with torch.cuda.stream(self._stream):
-            result = self._taken(batch, number)
+            result = self._run(batch, number)
         current.wait_stream(self._stream)
         return result
 
-    def _taken(self, batch: torch.Tensor, number: int) -> torch.Tensor:
+    def _run(self, batch: torch.Tensor, number: int) -> torch.Tensor:
         self._random.at(number)
         if self._graph is not None and self._kind == (batch.shape, batch.dtype):
             self._batch.copy_(batch)
@@ -74,7 +74,7 @@ class Recorded:
         return result
 
     def _watched(self, batch: torch.Tensor) -> tuple[torch.Tensor, bool]:
-        """The result of a step, and whether it has needed nothing but the device."""
+        """The result of a step, and whether it neither waited for the device nor used the host."""
         before = torch.cuda.get_sync_debug_mode()
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")

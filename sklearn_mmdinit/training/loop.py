@@ -30,7 +30,7 @@ from .schedule import CONSTANT_SHARE, SPAN, planned_steps, rate_factor
 
 # What Adam keeps of a parameter beside its number of steps.
 _MOMENTS = ("exp_avg", "exp_avg_sq")
-# Steps of a training from which on recording them gains more than it takes.
+# With at least this many steps, recording them as a CUDA graph saves more time than it takes.
 _WORTH_RECORDING = 16
 
 
@@ -43,18 +43,18 @@ class State:
     # Adam's moments, by the parameters' names.
     moments: dict[str, list[np.ndarray]] = field(default_factory=dict)
     step: int = 0
-    # The step at which Adam began: not 0 where the weights went back to the best window.
+    # The step at which Adam began; above 0 if training went back to the best window.
     moments_since: int = 0
     # Epochs begun, and steps of the last one; 0 where it has ended.
     n_epochs: int = 0
     steps_in_epoch: int = 0
-    # max_iter at the first epoch: after so many epochs the learning rate has its last value.
+    # max_iter at the first epoch: the number of epochs of the learning rate schedule.
     n_planned: int = 1
-    # Means of L_coh over spans of steps, and its sum over those of the span that has not ended.
+    # Mean of L_coh over each span of steps; sum and number of steps of the unfinished span.
     levels: list[float] = field(default_factory=list)
     level_sum: float = 0.0
     level_steps: int = 0
-    # Sums of the terms over the steps of the window that has not ended, and how many.
+    # Sums of the terms over the steps of the unfinished window, and the number of these steps.
     window_sum: np.ndarray | None = None
     window_steps: int = 0
     history: list[dict[str, float]] = field(default_factory=list)
@@ -63,7 +63,7 @@ class State:
     best_loss: float = math.inf
 
     def copied(self) -> State:
-        """A copy that training of the original leaves as it is."""
+        """A copy, which does not change when training goes on with the original."""
         return replace(self, history=list(self.history), levels=list(self.levels))
 
     def records(self, names: tuple[str, ...]) -> list[dict[str, float]]:
@@ -74,7 +74,7 @@ class State:
         return [{"step": self.step, **dict(zip(names, means, strict=True))}]
 
     def n_steps_planned(self, config: Config, steps_an_epoch: int) -> int:
-        """Steps after which the learning rate has its last value, as far as is known now."""
+        """Number of steps until the learning rate has its last value, as far as is known now."""
         if config.length_by_level:
             return planned_steps(self.levels, config.fewest_steps, config.most_steps)
         return self.n_planned * steps_an_epoch
@@ -90,7 +90,7 @@ class State:
 
 
 def check_step_fits_in_memory(config: Config) -> None:
-    """Raise a ValueError where predictions, or Jacobians of the logits, are beyond memory."""
+    """Raise a ValueError if predictions, or Jacobians of the logits, do not fit in memory."""
     d = config.n_classes
     # Logits, probabilities and their gradient.
     what = f"n_perturbations={config.n_perturbations} with n_classes={d}"
@@ -133,7 +133,7 @@ def loss_terms(
     weighted = config.coherence.weight * L_coh
     if not config.has_paper_terms:
         return torch.stack((weighted, L_coh))
-    # Coherence takes all rows; a few of the first inputs go through the paper's terms.
+    # Coherence uses all rows. The paper's terms use the first `batch_size` of the first inputs.
     rows = X[: min(config.batch_size, len(X) // 2)]
     total, *terms = _stacked(objective.terms(network, info, rows, random))
     return torch.stack((total + weighted, *terms, L_coh))
@@ -153,7 +153,7 @@ def n_classes_with_bias(network: nn.Module, info: ModuleInfo) -> int | None:
 def training_threads(
     network: nn.Module, info: ModuleInfo, n_rows: int, device: torch.device
 ) -> AbstractContextManager[None]:
-    """How threads divide the work while so many rows pass a network at a time."""
+    """A context manager that divides the work among threads; `n_rows` pass the network at once."""
     if info.sampler != "gram":
         return nullcontext()  # PyTorch's own threads, within each operation
     linears = [layer for layer in gram_layers(network) if isinstance(layer, nn.Linear)]
@@ -173,27 +173,28 @@ def train(
 ) -> State:
     """Train for some epochs, or until L_coh has stopped falling; change the state in place.
 
-    Calls with n and m epochs equal one call with n + m, to the last bit; the first epoch goes on
-    where the state stopped. `keep` gets a copy of the state at the end of a window or an epoch. A
-    ValueError is raised if the loss or the weights are not finite before the first window ends;
-    later the best window is taken, with a ConvergenceWarning.
+    A call with n epochs and then one with m equal one call with n + m, bit for bit. If the state is
+    inside an epoch, the first epoch is the rest of that one. `keep` gets a copy of the state at the
+    end of a window or an epoch. If the loss or the weights are not finite, training stops and goes
+    back to the best window, with a ConvergenceWarning; before the first window has ended, a
+    ValueError is raised.
     """
     network, info = builder.network_at(state.current, device), builder.info
     check_step_fits_in_memory(config)
     objective, optimizer = objective_of(config), _adam(network, config, state, device)
     steps_an_epoch = batches.steps_an_epoch
-    if state.steps_in_epoch >= steps_an_epoch:  # the epoch began with more rows
+    if state.steps_in_epoch >= steps_an_epoch:  # the unfinished epoch was one of more rows
         state.steps_in_epoch = 0
     first_step, n_planned = state.step, state.n_steps_planned(config, steps_an_epoch)
     last_step = n_planned
     if n_epochs is not None:
         last_step = first_step + n_epochs * steps_an_epoch - state.steps_in_epoch
-    # No portion of steps goes beyond the end of a window, or of a span of L_coh.
+    # Steps are taken in portions. A portion ends at the latest with a window or a span of L_coh.
     periods = (config.window, SPAN) if config.coherence else (config.window,)
 
     def step(batch: torch.Tensor, random: StepRandom) -> torch.Tensor:
         terms = loss_terms(network, info, batch, random, config, objective)
-        # Kept and not freed: on a CPU fresh memory comes as pages to be zeroed.
+        # Gradients keep their memory: the operating system would have to zero new memory.
         optimizer.zero_grad(set_to_none=False)
         terms[0].backward()
         optimizer.step()
@@ -232,7 +233,7 @@ def train(
                 state.step += 1
                 bar.update()
             totals = sums.cpu().numpy().astype(np.float64)
-            # A gradient can be NaN where the loss is not. Looking once a portion is enough.
+            # A gradient can be NaN although the loss is finite. One check a portion is enough.
             if not (np.isfinite(totals[0]) and learned_is_finite(network)):
                 return _fall_back(state, config, n)
             state.window_steps += n
@@ -274,7 +275,7 @@ def _set_rate(optimizer: torch.optim.Optimizer, config: Config, done: float) -> 
 def _close_window(
     state: State, builder: NetworkBuilder, network: nn.Module, config: Config
 ) -> dict[str, str]:
-    """Record the window that ended, and keep the parameters if it is the best; its means."""
+    """Record the window that ended, keep the parameters if it is the best, and return its means."""
     assert state.window_sum is not None
     means = (state.window_sum / state.window_steps).tolist()
     state.window_sum, state.window_steps = None, 0
@@ -307,7 +308,7 @@ def _adam(
     """Adam over a network, with the moments that the state kept."""
     lr: Any = config.learning_rate_init
     on_gpu = device.type == "cuda"
-    if on_gpu:  # where recorded steps read it
+    if on_gpu:  # a recorded step reads the rate from the GPU
         lr = torch.tensor(lr, dtype=torch.float32, device=device)
     optimizer = torch.optim.Adam(network.parameters(), lr, fused=True, capturable=on_gpu)
     n_steps = float(state.step - state.moments_since)

@@ -20,7 +20,7 @@ _NUMBERS_AT_A_TIME = 1 << 24
 
 @dataclass(frozen=True)
 class PositivePairs:
-    """Random walks from the rows of a mini-batch: a row and the end of its walk are a pair."""
+    """Draws positive pairs: a row of a mini-batch, and the row where a random walk from it ends."""
 
     walk: Walk  # on the graph of the rows
     mean_length: float  # mean number of edges
@@ -28,7 +28,7 @@ class PositivePairs:
     augmentation: Augmentation | None = None  # changes both rows of a pair
 
     def gathered(self, X: np.ndarray, starts: np.ndarray, first_step: int) -> np.ndarray:
-        """Rows (n, 2 B, ...) of X for n steps: the rows `starts` (n, B), then their partners."""
+        """Rows (n, 2 B, ...) of X for n steps: the rows `starts` (n, B), then the ends of walks."""
         steps = range(first_step, first_step + len(starts))
         generators = [walk_generator(self.seed, step) for step in steps]
         ends = self.walk.ends(starts, self.mean_length, generators)
@@ -44,23 +44,23 @@ class PositivePairs:
 
 @dataclass(frozen=True)
 class RowBatches:
-    """Mini-batches of an array's rows, each row once an epoch; a memory map is read as it goes."""
+    """Mini-batches of an array's rows, each at most once an epoch; a memory map is not copied."""
 
     X: np.ndarray
     size: int  # rows of an epoch that a step takes
     seed: int  # of the order of the rows
-    as_examples: Callable[[np.ndarray], torch.Tensor]  # makes tensors of rows
+    as_examples: Callable[[np.ndarray], torch.Tensor]  # turns rows into a tensor
     pairs: PositivePairs | None = None  # doubles each mini-batch
 
     @property
     def steps_an_epoch(self) -> int:
-        """Full mini-batches of an epoch; the order of an epoch decides which rows are left out."""
+        """Full mini-batches of an epoch. Rows that fill none are left out, others in each epoch."""
         return len(self.X) // self.size
 
     @property
     def most_steps_at_a_time(self) -> int:
         """Mini-batches that are gathered at once."""
-        # Numbers of a row and of its partner, or the draws of a long walk.
+        # For each row: its values and those of the second row of its pair, or the draws of a walk.
         numbers = max(2 * self.X[0].size, self.pairs.mean_length if self.pairs else 1)
         return max(int(_NUMBERS_AT_A_TIME / (self.size * numbers)), 1)
 
@@ -77,7 +77,7 @@ class RowBatches:
 
 
 def augmented(augmentation: Augmentation, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Rows (n, ...) after the augmentation; a ValueError unless they are finite and alike."""
+    """Augmented rows (n, ...); a ValueError unless they are finite, of the same shape and type."""
     changed, name = np.asarray(augmentation(rows, rng)), f"augmentation={augmentation!r}"
     if changed.shape != rows.shape or changed.dtype.kind != rows.dtype.kind:
         valid = f"rows like those given, of shape {rows.shape} and type {rows.dtype}"

@@ -131,5 +131,5 @@ def test_a_skip_connection_adds_nothing_before_it_is_trained(data, init):
 def test_tokens_have_no_skip_connection():
     net = nn.Sequential(nn.Embedding(9, 4), nn.Flatten(), nn.Linear(12, 2))
     X, y = np.random.default_rng(0).integers(0, 9, (20, 3)), np.arange(20) % 2
-    with pytest.raises(ValueError, match="skip_connection=True needs rows of numbers"):
+    with pytest.raises(ValueError, match="skip_connection=True multiplies X"):
         NetClassifier(net, skip_connection=True, max_iter=1).fit(X, y)
