@@ -200,6 +200,10 @@ RUNS = (
         f"real_data.py --split report --n-labels 1 5 20 --draws 8 {WITHIN}",
         "an hour and a half on 2 cores", OTHER_DATA, ("few_labels", "few_labels_gains"),
         how=IN_PARTS),
+    Run("real-data-features.json", "Report sets, by the stack on learned features",
+        "real_data.py --split report --n-labels 1 5 20 --draws 3 --methods stacked "
+        "'stacked, fresh' scratch 'head first' 'row+features'", "20 minutes on 2 cores", OTHER_DATA,
+        ("few_labels", "few_labels_gains", "few_labels_worst", "few_labels_seconds")),
     Run("real-data-confirmation.json", "Confirmation sets, listed before any was measured",
         "real_data.py --split confirmation --n-labels 1 5 20 --draws 12 --methods stacked "
         "'s[!t]*' '[!su]*'", "two hours on 2 cores", OTHER_DATA, OF_SETS,
