@@ -130,10 +130,14 @@ def plain_attention() -> Iterator[None]:
 def hooked(
     layers: Sequence[nn.Module], hook: Callable[[nn.Module, Any, Any], Any]
 ) -> Iterator[None]:
-    """Register a forward hook on layers in this block."""
+    """Register a forward hook on layers in this block; it also gets inputs passed by name."""
+
+    def call(layer: nn.Module, args: Any, keywords: Mapping[str, Any], output: Any) -> Any:
+        return hook(layer, (*args, *keywords.values()), output)
+
     with ExitStack() as stack:
         for layer in layers:
-            stack.callback(layer.register_forward_hook(hook).remove)
+            stack.callback(layer.register_forward_hook(call, with_kwargs=True).remove)
         yield
 
 
