@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from numbers import Real
 from typing import Any, ClassVar, Self
@@ -24,7 +25,7 @@ from ._base.mlp import MLP, PERCEPTRON_DEFAULTS, perceptron
 from ._base.row_scale import warn_if_another_scale
 from .export import sklearn_mlp
 from .fine_tuning import labels, net
-from .fine_tuning.head import SkipConnection, body_of, fit_head_
+from .fine_tuning.head import SkipConnection, body_of, can_be_fitted, fit_head_
 from .networks.info import describe_with_logits, takes_integers, with_casts
 from .theta0 import Architecture, Theta0, arrays_of, start_
 
@@ -115,9 +116,10 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
         - "head-first": first the last layer alone is fitted, by a regularised logistic regression
           on its inputs. Then all layers are trained, at a low learning rate. Otherwise, with few
           labels, the learned features change before the last layer fits them [1]_. The last layer
-          must be linear.
+          must be linear, and neither frozen nor under a norm that limits its weights.
         - "paper": all layers at once, from the initial weights.
-        - "auto": "head-first" if the initial weights are learned, else "paper".
+        - "auto": "head-first" if the initial weights are learned and the last layer is such a
+          one, else "paper".
     skip_connection : bool, default=False
         Whether a linear map of the input is added to the logits. The network can then use the row
         itself, even if the hidden layers have lost information. Recommended for tables.
@@ -400,6 +402,8 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
         start = warm_start.start_at(
             source, factory, module, Theta0(architecture, arrays), feature_names
         )
+        if start.head and not can_be_fitted(module.get_submodule(start.head)):
+            start = replace(start, head="")
         self._takes_integers = X.dtype.kind in "iu" and takes_integers(module)
         # An initializer that is fitted, here or in a Pipeline, warns about unscaled rows itself.
         warned = start.must_learn or warm_start.attached_theta0(X_given) is not None
@@ -452,8 +456,9 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
             self.fine_tuning_ = "head-first" if head_first else "paper"
         elif self.fine_tuning == "head-first" and not start.head:
             raise ValueError(
-                f"fine_tuning='head-first' needs a module whose logits come from an nn.Linear, and "
-                f"those of {start.theta0.architecture.module} do not; pass fine_tuning='paper'"
+                "fine_tuning='head-first' needs a module whose logits come from an nn.Linear, not "
+                "frozen and free to take any weights, and those of "
+                f"{start.theta0.architecture.module} do not; pass fine_tuning='paper'"
             )
         self._choices = {
             name: default if checks.is_auto(getattr(self, name)) else getattr(self, name)

@@ -6,6 +6,7 @@ Out-of-Distribution", ICLR 2022.
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,12 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from skorch.utils import to_tensor
 from torch import nn
+from torch.nn.utils.parametrize import is_parametrized
+from torch.utils.data import Subset
 
 from .._base.module_factory import uncompiled
+from .._base.validation import warn_user
+from ..networks.passes import hooked
 from .net import Net, Rows, inputs_and_weights
 
 # C of the logistic regression, on rows of mean length 1.
@@ -34,7 +39,8 @@ class SkipConnection(nn.Module):
     def __init__(self, body: nn.Module, n_features: int, n_classes: int) -> None:
         super().__init__()
         self.body = body
-        self.skip = nn.Linear(n_features, n_classes, bias=False)
+        # In single precision, as every trained module, and not in PyTorch's default.
+        self.skip = nn.Linear(n_features, n_classes, bias=False, dtype=torch.float32)
         nn.init.zeros_(self.skip.weight)
 
     def forward(self, X: torch.Tensor) -> torch.Tensor:
@@ -66,54 +72,79 @@ def linear_head(
 
 def fit_head_(net: Net, head: str, rows: Rows, seed: int) -> None:
     """Fit the linear layer `head` of a net, and its skip connection, to labelled rows, in place."""
-    y = rows.y.numpy()
+    drawn: Any = np.sort(np.random.default_rng(seed).permutation(len(rows))[:_MOST_ROWS])
+    y = rows.y.numpy()[drawn]
     if len(np.unique(y)) < 2:
+        warn_user(
+            "the labelled rows are of one class, so that the last layer is not fitted first: pass "
+            "rows of several classes to the first fit or partial_fit"
+        )
         return
     module = uncompiled(net.module_)
     last: Any = body_of(module).get_submodule(head)
-    inputs, examples = _inputs_of(net, module, last, rows)
-    parts = [(last.weight, inputs)]
-    if isinstance(module, SkipConnection):
-        parts.append((module.skip.weight, examples))
-    if inputs.shape[:-1] != y.shape:
+    layers = [last, module.skip] if isinstance(module, SkipConnection) else [last]
+    inputs = _inputs_of(net, module, layers, Subset(rows, drawn))
+    if (shape := inputs[0].shape)[:-1] != y.shape:
         raise ValueError(
-            f"the last layer {head!r} must get one row for each of {len(y)} examples, but its "
-            f"inputs have shape {inputs.shape}; pass fine_tuning='paper'"
+            f"the last layer {head!r} must get one row for each of {len(y)} examples, and it gets "
+            f"an input of shape {shape}; pass fine_tuning='paper'"
         )
-    drawn = np.sort(np.random.default_rng(seed).permutation(len(y))[:_MOST_ROWS])
-    # Both parts are scaled to mean length 1, so that the penalty does not depend on their scales.
-    lengths = [np.linalg.norm(part, axis=1).mean() or 1.0 for _, part in parts]
-    scaled = [part[drawn] / length for (_, part), length in zip(parts, lengths, strict=True)]
+    if not all(np.isfinite(part).all() for part in inputs):
+        raise ValueError("inputs of the last layer are not finite: X is too large; standardize X")
+    # Each part has rows of length 1 in the mean, so that the penalty is the same for all scales.
+    lengths = [np.linalg.norm(part, axis=1).mean() or 1.0 for part in inputs]
+    scaled = [part / length for part, length in zip(inputs, lengths, strict=True)]
     weights = None if rows.weights is None else rows.weights.numpy()[drawn]
-    W, b = linear_head(np.concatenate(scaled, axis=1), y[drawn], weights, len(last.weight))
+    W, b = linear_head(np.concatenate(scaled, axis=1), y, weights, last.out_features)
     widths = np.cumsum([part.shape[1] for part in scaled])[:-1]
-    with torch.no_grad():
-        of_parts = np.split(W, widths, axis=1)
-        for (weight, _), part, length in zip(parts, of_parts, lengths, strict=True):
-            weight.copy_(torch.from_numpy(part / length))
-        if last.bias is not None:
-            last.bias.copy_(torch.from_numpy(b))
+    of_parts = np.split(W, widths, axis=1)
+    for layer, part, length in zip(layers, of_parts, lengths, strict=True):
+        _set_(layer, "weight", part / length)
+    if last.bias is not None:
+        _set_(last, "bias", b)
 
 
-def _inputs_of(
-    net: Net, module: nn.Module, layer: nn.Module, rows: Rows
-) -> tuple[np.ndarray, np.ndarray]:
-    """Inputs (n, n_units) of a layer for all rows, and the rows themselves (n, n_features)."""
-    inputs: list[np.ndarray] = []
-    examples: list[np.ndarray] = []
+def _inputs_of(net: Net, module: nn.Module, layers: list[Any], rows: Any) -> list[np.ndarray]:
+    """What each layer gets for all rows, in arrays (n, n_units)."""
+    inputs: dict[nn.Module, list[np.ndarray]] = {layer: [] for layer in layers}
 
-    def note(layer: nn.Module, args: Any) -> None:
-        inputs.append(args[0].float().cpu().numpy())
+    def note(layer: nn.Module, args: Any, output: Any) -> None:
+        inputs[layer].append(args[0].float().cpu().numpy())
 
-    handle, was_training = layer.register_forward_pre_hook(note), module.training
+    was_training = module.training
     module.eval()
     try:
-        with torch.no_grad():
+        with torch.no_grad(), hooked(layers, note):
             for batch, _ in net.get_iterator(rows, training=False):
-                X = to_tensor(inputs_and_weights(batch)[0], device=net.device)
-                examples.append(X.flatten(1).cpu().numpy())
-                module(X)
+                module(to_tensor(inputs_and_weights(batch)[0], device=net.device))
     finally:
-        handle.remove()
         module.train(was_training)
-    return np.concatenate(inputs), np.concatenate(examples)
+    return [np.concatenate(parts) for parts in inputs.values()]
+
+
+def can_be_fitted(layer: nn.Module) -> bool:
+    """Whether weights of a linear layer can be set: not if it is frozen or, say, orthogonal."""
+    if not all(parameter.requires_grad for parameter in layer.parameters()):
+        return False
+    parametrized = [name for name in ("weight", "bias") if is_parametrized(layer, name)]
+    layer = copy.deepcopy(layer)
+    for name in parametrized:
+        new = -2.0 * getattr(layer, name).detach()  # another length and sign
+        try:
+            setattr(layer, name, new)
+        except Exception:  # what a parametrization raises without an inverse there
+            return False
+        if not torch.allclose(getattr(layer, name), new, rtol=1e-2, atol=1e-3):
+            return False
+    return True
+
+
+@torch.no_grad()
+def _set_(layer: nn.Module, name: str, values: np.ndarray) -> None:
+    """Set a parameter of a layer, which may be parametrized."""
+    before = getattr(layer, name)
+    new = torch.from_numpy(values).to(before)
+    if is_parametrized(layer, name):
+        setattr(layer, name, new)
+    else:
+        before.copy_(new)

@@ -101,7 +101,8 @@ def test_a_class_without_a_row_is_never_predicted(data, init):
     assert clf.predict_proba(data[0])[:, 2].max() < 0.1
     # One class alone says nothing about a boundary: the last layer stays.
     alone = MLPClassifier(warm_start_from=init, **HEAD_ALONE)
-    alone.fit(X[y == 0], y[y == 0], classes=[0, 1, 2])
+    with pytest.warns(UserWarning, match="of one class, so that the last layer is not fitted"):
+        alone.fit(X[y == 0], y[y == 0], classes=[0, 1, 2])
     np.testing.assert_array_equal(alone.coefs_[-1], init.coefs_[-1])
 
 
@@ -133,3 +134,97 @@ def test_tokens_have_no_skip_connection():
     X, y = np.random.default_rng(0).integers(0, 9, (20, 3)), np.arange(20) % 2
     with pytest.raises(ValueError, match="skip_connection=True multiplies X"):
         NetClassifier(net, skip_connection=True, max_iter=1).fit(X, y)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_a_skip_connection_is_in_single_precision_like_the_module(dtype, data, init):
+    clf = MLPClassifier(warm_start_from=init, skip_connection=True, max_iter=1, random_state=0)
+    expected, before = clone(clf).fit(*data).predict_proba(data[0]), torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        found = clf.fit(*data).predict_proba(data[0])
+    finally:
+        torch.set_default_dtype(before)
+    np.testing.assert_array_equal(found, expected)
+
+
+def with_head(change):
+    net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), change(nn.Linear(8, 3)))
+    return NetClassifier(net, **HEAD_ALONE)
+
+
+def test_a_head_with_weight_norm_is_fitted_too(data):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        plain = with_head(lambda layer: layer)
+    parametrized = clone(plain)
+    nn.utils.parametrizations.weight_norm(parametrized.module[2])
+    expected = plain.fit(*data).predict_proba(data[0])
+    found = parametrized.fit(*data).predict_proba(data[0])
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        nn.utils.parametrizations.spectral_norm,
+        nn.utils.parametrizations.orthogonal,
+        lambda layer: layer.requires_grad_(False),
+    ],
+)
+def test_a_head_that_cannot_take_any_weights_stays(change, data):
+    clf = with_head(change)
+    with pytest.raises(ValueError, match="not frozen and free to take any weights"):
+        clf.fit(*data)
+    start = MMDInitializer(module=clf.module, n_perturbations=4, max_iter=1, random_state=0)
+    clf.set_params(module=None, warm_start_from=start.fit(data[0]), fine_tuning="auto")
+    assert clf.fit(*data).fine_tuning_ == "paper"
+
+
+def test_rows_too_large_for_the_network_are_told(data):
+    net = nn.Sequential(nn.Linear(4, 8), nn.LayerNorm(8), nn.ReLU(), nn.Linear(8, 3))
+    clf = NetClassifier(net, **HEAD_ALONE)
+    with (
+        pytest.warns(UserWarning, match="not scaled"),
+        pytest.raises(ValueError, match="too large"),
+    ):
+        clf.fit(data[0] * np.float32(1e25), data[1])
+
+
+class ByName(nn.Module):
+    """Passes inputs to its layers by name."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.norm, self.head = nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 3)
+
+    def forward(self, x):
+        return self.head(input=self.norm(input=self.body(input=x)).relu())
+
+
+def test_layers_may_get_their_inputs_by_name(data):
+    init = MMDInitializer(module=ByName, coherence="auto", n_perturbations=4, random_state=0)
+    init.set_params(max_iter=1, output="hidden").fit(data[0])
+    assert init.transform(data[0]).shape == (150, 8)
+    clf = NetClassifier(warm_start_from=init, **HEAD_ALONE)
+    assert clf.fit(*data).score(*data) > 0.8
+
+
+class Counting(nn.Module):
+    """Counts the rows that pass."""
+
+    n_rows = 0
+
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(4, 3)
+
+    def forward(self, x):
+        Counting.n_rows += len(x)
+        return self.head(x)
+
+
+def test_only_the_rows_that_fit_the_head_pass_the_network(data):
+    X, y = np.tile(data[0], (80, 1)), np.tile(data[1], 80)
+    NetClassifier(Counting, **HEAD_ALONE).fit(X, y)
+    assert 5_000 < Counting.n_rows < 6_000
