@@ -464,6 +464,36 @@ def test_weights_that_a_module_does_not_register_are_told(kept_in):
             look(Hiding(kept_in))
 
 
+class Fourier(nn.Module):
+    """Keeps a tensor in one of several ways."""
+
+    def __init__(self, kept, drawn=True):
+        super().__init__()
+        self.head = nn.Linear(5, 2)
+        tensor = torch.randn(6, 5) if drawn else torch.ones(6, 5)
+        if kept == "as an attribute":
+            self.waves = tensor
+        else:
+            self.register_buffer("waves", tensor, persistent=kept == "in theta0")
+
+    def forward(self, x):
+        return self.head(torch.cos(x @ self.waves))
+
+
+@pytest.mark.parametrize("kept", ["as an attribute", "not in state_dict"])
+def test_tensors_that_a_class_draws_and_theta0_lacks_are_told(kept):
+    X, y = rows(16), np.arange(16) % 2
+    init = small(Fourier, module__kept=kept, max_iter=1)
+    with pytest.warns(UserWarning, match=r"draws tensors \['waves'\] that its state_dict lacks"):
+        init.fit(X)
+    with pytest.warns(UserWarning, match=r"draws tensors \['waves'\] that its state_dict lacks"):
+        NetClassifier(warm_start_from=init, max_iter=1).fit(X, y)
+    # Nothing is lost of what is no random number, in theta0 or copied with an instance.
+    init.set_params(module__drawn=False).fit(X)
+    init.set_params(module__kept="in theta0", module__drawn=True).fit(X)
+    NetClassifier(seeded(lambda: Fourier(kept)), max_iter=1).fit(X, y)
+
+
 class Detached(nn.Module):
     def forward(self, x):
         return x.detach()

@@ -310,6 +310,32 @@ def _warn_if_hidden(module: nn.Module, logits: torch.Tensor) -> None:
         )
 
 
+def _warn_if_drawn(factory: ModuleFactory, module: nn.Module) -> None:
+    """Warn where a class draws tensors that are not in theta0: each call of it draws others."""
+    kept = {} if isinstance(factory.module, nn.Module) else _not_in_theta0(module)
+    if not kept:
+        return
+    others = _not_in_theta0(replace(factory, seed=factory.seed + 1).build())
+    drawn = [n for n, kept in kept.items() if n in others and not torch.equal(kept, others[n])]
+    if drawn:
+        warn_user(
+            f"the module {type(module).__name__} draws tensors {drawn} that its state_dict lacks: "
+            "they are not part of theta0, and each new module has others; keep them by "
+            "register_buffer"
+        )
+
+
+def _not_in_theta0(module: nn.Module) -> dict[str, torch.Tensor]:
+    """Tensors among a module's attributes that its ``state_dict`` lacks, on the CPU."""
+    found = {}
+    for path, part in module.named_modules():
+        unsaved = {name: part._buffers.get(name) for name in part._non_persistent_buffers_set}
+        for name, value in {**vars(part), **unsaved}.items():
+            if isinstance(value, torch.Tensor) and not value.requires_grad:
+                found[f"{path}.{name}".removeprefix(".")] = value.cpu()
+    return found
+
+
 def _idle_layers(module: nn.Module, logits: torch.Tensor, called: set[str]) -> list[str]:
     """Layers that were not called and whose parameters do not affect the logits."""
     parameters = {name: p for name, p in module.named_parameters() if p.requires_grad}
@@ -447,6 +473,7 @@ class NetworkBuilder:
         factory = with_casts(factory, rows)
         module = factory.build_to_train().cpu()
         description = describe(factory, module, X.shape[1:])
+        _warn_if_drawn(factory, module)
         integers = takes_integers(module)
         pretraining_mode_(module)
         examples = as_examples(rows, integers)
@@ -581,6 +608,7 @@ def describe_with_logits(factory: ModuleFactory, module: nn.Module, X: np.ndarra
         logits = module(examples)
     check_logits(module, logits, examples)
     _warn_if_hidden(module, logits)
+    _warn_if_drawn(factory, module)
     last = [name for name, output in outputs if output.ndim == 2 and _is_same(output, logits)]
     described, n_classes = describe(factory, module, X.shape[1:]), logits.shape[1]
     return replace(described, n_classes=n_classes, last_layer=last[-1] if last else "")
