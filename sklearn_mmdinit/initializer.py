@@ -649,9 +649,10 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         # A mini-batch of one row cannot use all classes.
         X = self._rows(X, reset=reset, ensure_min_samples=2)
         check_float32(X)
-        if self.module is None and X.dtype not in (np.float32, np.float64):
-            return X.astype(np.float32)
-        return X  # a module may take integers
+        if self.module is not None:
+            return X  # a module may take integers
+        dtype = X.dtype.newbyteorder("=")
+        return X.astype(dtype if dtype in (np.float32, np.float64) else np.float32, copy=False)
 
     def _begin(self, X: np.ndarray, y: Any) -> tuple[Config, State]:
         """Inspect the network on a few rows; return the training's settings and a fresh state."""
