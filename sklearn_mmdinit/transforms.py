@@ -17,7 +17,7 @@ from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch.nn.functional import affine_grid, avg_pool2d, grid_sample, pad
 
-from ._base.environment import own_settings
+from ._base.environment import array_of, own_settings
 from ._base.validation import AUTO, check_argument, check_parameters, integers, is_auto, numbers
 
 __all__ = ["OrientedGradients", "RandomAffine", "RandomCorruption"]
@@ -373,7 +373,7 @@ class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     def _images(self, X: Any, *, reset: bool) -> np.ndarray:
         dtypes = [np.float32, np.float64]  # other types become the first
-        return validate_data(self, X, dtype=dtypes, allow_nd=True, reset=reset)
+        return validate_data(self, array_of(X), dtype=dtypes, allow_nd=True, reset=reset)
 
 
 def _histograms(images: torch.Tensor, cell: int, n_orientations: int, floor: float) -> torch.Tensor:

@@ -320,6 +320,7 @@ table(
     *numbers("cell_size n_orientations floor", -1),
     ("image_shape", ((8.0, 8.0), (-8, -8), (2, 2, 4, 4), (4, 4), 8, (64,)), ValueError),
     ("X", OTHER_SHAPES, ValueError, "image_shape"),
+    ("X", (TensorDataset(torch.zeros(8, 4)),), TypeError, "Dataset"),
 )
 of_squares = mm.OrientedGradients().fit(np.zeros((3, 1, 8, 8)))
 table(of_squares.transform, ("X", (np.zeros((3, 1, 8, 9)),), ValueError, r"\(1, 8, 9\)"))
