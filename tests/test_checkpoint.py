@@ -233,7 +233,6 @@ def test_the_checkpoint_of_another_training_is_refused(name, rows, params, path)
         pd.DataFrame,
         lambda X: np.hstack([X, X])[:, : X.shape[1]],
         lambda X: X[::-1].copy()[::-1],
-        lambda X: X.astype(X.dtype.newbyteorder()),
     ],
 )
 def test_the_same_rows_in_another_layout_are_the_same_training(same, path):
