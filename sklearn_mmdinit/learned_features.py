@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from ._base import validation as checks
-from ._base.environment import check_float32, torch_device
+from ._base.environment import check_float32, own_settings, torch_device
 from .coherence import coherence_of
 from .fine_tuning import labels
 from .initializer import PAPER_WEIGHTS, MMDInitializer
@@ -175,6 +175,7 @@ class LearnedFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         tags.transformer_tags.preserves_dtype = ["float32"]
         return tags
 
+    @own_settings()
     @checks.all_or_nothing
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn the initializers that are not fitted, and the length of a row.
@@ -251,6 +252,7 @@ class LearnedFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             clone(initializer)._validated(X[:2], reset=True)
         return initializer
 
+    @own_settings()
     def transform(self, X: Any) -> np.ndarray:
         """Return the row divided by ``row_length_``, then each initializer's features.
 

@@ -12,6 +12,7 @@ from scipy import stats
 from helpers import CPU, LARGE, SMALL, as_a_team_of, mlp, normal, threads
 from sklearn_mmdinit import (
     Coherence,
+    LearnedFeatures,
     MLPClassifier,
     MMDInitializer,
     OrientedGradients,
@@ -220,6 +221,7 @@ UNDER_AUTOCAST = {
     "classifier": lambda X, y: classifier().fit(X, y).predict_proba(X),
     "one epoch": lambda X, y: classifier().partial_fit(X, y, [0, 1]).coefs_[0],
     "stacking": lambda X, y: stacked().fit(X, y).predict_proba(X),
+    "features": lambda X, y: LearnedFeatures([initializer()]).fit_transform(X),
     "samples": lambda X, y: prediction_samples(initializer().fit(X), X, random_state=0),
     "ratio": lambda X, y: dead_neuron_ratio(initializer().fit(X), X, random_state=0),
     "kernel": lambda X, y: coherence_kernel(initializer().fit(X), X),
