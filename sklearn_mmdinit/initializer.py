@@ -582,6 +582,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         return self._store(X, config, state)
 
     @own_settings()
+    @torch.inference_mode(False)  # Jacobians need gradients
     def score(self, X: Any, y: Any = None) -> float:
         """Minus the mean loss at theta0, so that higher is better.
 

@@ -229,7 +229,6 @@ def test_the_checkpoint_of_another_training_is_refused(name, rows, params, path)
     "same",
     [
         np.asfortranarray,
-        lambda X: X.astype(X.dtype.newbyteorder()),
         pd.DataFrame,
         lambda X: np.hstack([X, X])[:, : X.shape[1]],
         lambda X: X[::-1].copy()[::-1],

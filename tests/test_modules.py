@@ -316,6 +316,13 @@ def test_learning_has_gradients_wherever_it_is_called(X, coherence):
     assert_same_fit(own, plain)
 
 
+def test_a_score_is_the_same_in_inference_mode(X):
+    init = small().fit(X)
+    with torch.inference_mode():
+        score = init.score(X)
+    assert score == init.score(X)
+
+
 # Inputs and outputs
 
 
