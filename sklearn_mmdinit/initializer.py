@@ -221,7 +221,8 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
     warm_start : bool, default=False
         Whether ``fit`` of a fitted initializer starts at its theta0, for example when new rows
         have arrived. The learning rate schedule, the optimizer and the graph are new. The network
-        must be the same. ``n_classes="auto"`` keeps the earlier number of classes.
+        must be the same. ``n_classes="auto"`` keeps the earlier number of classes. Each ``fit`` is
+        a training of its own and needs a `checkpoint` of its own.
 
     Other Parameters
     ----------------
