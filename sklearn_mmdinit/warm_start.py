@@ -246,7 +246,10 @@ class Start:
             arrays = [X, *X_unlabelled]
             any_sparse = any(map(issparse, arrays))
             rows = vstack(arrays, format="csr") if any_sparse else np.concatenate(arrays)
-        with inside_another(), add_error_context(f"{name_of(initializer)} learns from all rows"):
+        with (
+            inside_another(),
+            add_error_context(f"{name_of(initializer)} learns from all rows, X and X_unlabelled"),
+        ):
             initializer.fit(rows, y)
         return replace(self, theta0=initializer.theta0_, initializer=initializer)
 

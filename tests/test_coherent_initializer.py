@@ -146,7 +146,7 @@ def test_epochs_beyond_the_last_one_have_what_is_left_of_the_learning_rate(X):
 
 def test_one_epoch_of_many_steps_has_a_warning_once(X):
     init = small(max_iter="auto")
-    with pytest.warns(ConvergenceWarning, match=r"240 rows is 6 of at least 225 .*warm_start=True"):
+    with pytest.warns(ConvergenceWarning, match=r"has 6 steps, but .* 225, .*warm_start=True"):
         init.partial_fit(X)
     init.partial_fit(X)  # warnings are errors
 

@@ -47,7 +47,7 @@ def test_two_scales_have_a_warning_and_one_has_none(both):
                 if used is learned:
                     call()  # warnings are errors
                     continue
-                with pytest.warns(UserWarning, match=r"another scale .* same preprocessing"):
+                with pytest.warns(UserWarning, match=r"another scale .* preprocessing once"):
                     call()
             init.set_params(output="passthrough")
         with pytest.warns(UserWarning, match="another scale"):

@@ -209,8 +209,10 @@ def _have_one_length(X: Any) -> bool:
     """Whether dense rows X (n, p) have the same length, as embeddings of an encoder have."""
     if issparse(X) or X.ndim != 2 or len(X) < _FEWEST_OF_ONE_LENGTH:
         return False
-    lengths = np.linalg.norm(X[:_N_ROWS_SAMPLED].astype(np.float64), axis=1)
-    return bool(np.ptp(lengths) <= 1e-3 * lengths.max())
+    rows = X[:_N_ROWS_SAMPLED].astype(np.float64)
+    lengths = np.linalg.norm(rows, axis=1)
+    # Rows of categories in one-hot columns have one length too, but most of their values are 0.
+    return bool(np.ptp(lengths) <= 1e-3 * lengths.max() and np.count_nonzero(rows) > rows.size / 2)
 
 
 def _about(size: float) -> str:

@@ -197,12 +197,12 @@ def test_without_running_statistics_predictions_need_two_rows_too(flat):
     X, y = flat[0], flat[1] % 2
     norm = nn.BatchNorm1d(5, track_running_stats=False)
     clf = NetClassifier(nn.Sequential(nn.Linear(64, 5), norm, nn.Linear(5, 2)), max_iter=1)
-    with pytest.raises(ValueError, match=r"single row: .* running statistics"):
+    with pytest.raises(ValueError, match=r"single row: .*track_running_stats=True"):
         clf.set_params(validation_split=0.2).fit(X[:5], np.arange(5) % 2)
     split = X[:8], y[:8]
     clf.set_params(validation_split=split, iterator_valid__batch_size=7).fit(X[:60], y[:60])
     assert len(clf.predict_proba(X[:15])) == 15
-    with pytest.raises(ValueError, match=r"single row: .* running statistics"):
+    with pytest.raises(ValueError, match=r"single row: .*track_running_stats=True"):
         clf.predict(X[:1])
 
 
