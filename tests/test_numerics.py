@@ -184,7 +184,8 @@ def test_threads_born_beside_fits_begin_with_the_number_of_the_process():
             assert fitted.result() == (1, 2)
             assert number_in_a_new_thread() == 2
     with as_a_team_of(3):
-        run_on_threads(3, lambda start, stop: None)
+        all_begun = threading.Barrier(3)
+        run_on_threads(3, lambda start, stop: all_begun.wait(60))
         assert number_in_a_new_thread() == 3, "only the team's own threads have one each"
 
 

@@ -33,7 +33,7 @@ def worthwhile_threads(n_multiplications: float) -> AbstractContextManager[None]
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
+    before = settle_num_threads()
     _set_num_threads_here(1)
     try:
         yield
@@ -61,10 +61,10 @@ def _set_num_threads_here(n: int) -> None:
             new_thread.submit(torch.set_num_threads, of_new_threads)
 
 
-def settle_num_threads() -> None:
-    """If the calling thread is new, let it begin with the process's number of PyTorch threads."""
-    with _setting:
-        torch.get_num_threads()
+def settle_num_threads() -> int:
+    """The calling thread's number of PyTorch threads; a new thread has that of the process."""
+    with _setting:  # a thread that begins while another one sets the number would get that number
+        return torch.get_num_threads()
 
 
 _team = threading.local()
