@@ -327,13 +327,13 @@ def _warn_if_drawn(factory: ModuleFactory, module: nn.Module) -> None:
 
 def _not_in_theta0(module: nn.Module) -> dict[str, torch.Tensor]:
     """Tensors among a module's attributes that its ``state_dict`` lacks, on the CPU."""
-    found = {}
+    lacking = {}
     for path, part in module.named_modules():
         unsaved = {name: part._buffers.get(name) for name in part._non_persistent_buffers_set}
         for name, value in {**vars(part), **unsaved}.items():
             if isinstance(value, torch.Tensor) and not value.requires_grad:
-                found[f"{path}.{name}".removeprefix(".")] = value.cpu()
-    return found
+                lacking[f"{path}.{name}".removeprefix(".")] = value.cpu()
+    return lacking
 
 
 def _idle_layers(module: nn.Module, logits: torch.Tensor, called: set[str]) -> list[str]:
