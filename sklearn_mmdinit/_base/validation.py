@@ -193,7 +193,7 @@ _LARGE = 20.0
 # Shorter rows need far larger weights. Pixels that were divided by 255 twice have a length of 0.04.
 _SHORT = 0.1
 # Values of rows of one length are too small below this root mean square; so many rows show it.
-_SMALL, _FEWEST_OF_ONE_LENGTH = 0.2, 10
+_SMALL, _FEWEST_OF_ONE_LENGTH, _SAME_LENGTH = 0.2, 10, 1e-3
 # X and X_unlabelled may differ in scale by this factor.
 _LARGEST_RATIO = 3.0
 
@@ -205,14 +205,19 @@ def _root_mean_squares(X: Any) -> np.ndarray:
     return np.sqrt(np.asarray(squares.mean(axis=0))).ravel()
 
 
+def are_equal(lengths: np.ndarray) -> bool:
+    """Whether lengths of rows (n,) are equal, up to a relative difference from rounding."""
+    return bool(np.ptp(lengths) <= _SAME_LENGTH * lengths.max())
+
+
 def _have_one_length(X: Any) -> bool:
     """Whether dense rows X (n, p) have the same length, as embeddings of an encoder have."""
     if issparse(X) or X.ndim != 2 or len(X) < _FEWEST_OF_ONE_LENGTH:
         return False
     rows = X[:_N_ROWS_SAMPLED].astype(np.float64)
-    lengths = np.linalg.norm(rows, axis=1)
     # Rows of categories in one-hot columns have one length too, but most of their values are 0.
-    return bool(np.ptp(lengths) <= 1e-3 * lengths.max() and np.count_nonzero(rows) > rows.size / 2)
+    mostly_values = np.count_nonzero(rows) > rows.size / 2
+    return bool(mostly_values) and are_equal(np.linalg.norm(rows, axis=1))
 
 
 def _about(size: float) -> str:

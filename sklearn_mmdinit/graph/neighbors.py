@@ -13,7 +13,7 @@ from sklearn.neighbors import NearestNeighbors
 from sklearn.utils import gen_batches
 
 from .._base.environment import progress_bar
-from .._base.validation import is_auto, warn_user
+from .._base.validation import are_equal, is_auto, warn_user
 
 # From this number of rows on the approximate search is used. On two cores it takes 1.4 s for
 # 100,000 rows, after numba has compiled it for 24 s, and 13 s for a million rows. The exact search
@@ -22,7 +22,6 @@ _EXACT_BELOW = 100_000
 _SECONDS_A_PAIR = 2e-9  # exact search in 50 dimensions on two cores
 
 _N_COMPONENTS = 50
-_SAME_LENGTH = 1e-3  # lengths are equal up to this relative difference, which may be rounding
 
 _BLOCK = 4096  # rows read or searched at a time: a memory map is never in memory as a whole
 # Always the same, so that initializers of all seeds share a graph and its cache.
@@ -171,11 +170,9 @@ def share_neighbors(neighbors: np.ndarray, kind: np.ndarray) -> np.ndarray:
 
 def have_one_length(X: np.ndarray) -> bool:
     """Whether all rows of X (n, p) have the same length above 0, up to rounding."""
-    lengths = [
-        np.linalg.norm(np.asarray(X[b], np.float64), axis=1) for b in gen_batches(len(X), _BLOCK)
-    ]
-    shortest, longest = (f(np.concatenate(lengths)) for f in (np.min, np.max))
-    return bool(longest - shortest <= _SAME_LENGTH * longest and longest > 0)
+    blocks = (np.asarray(X[block], np.float64) for block in gen_batches(len(X), _BLOCK))
+    lengths = np.concatenate([np.linalg.norm(block, axis=1) for block in blocks])
+    return bool(lengths.max() > 0) and are_equal(lengths)
 
 
 def principal_components(
