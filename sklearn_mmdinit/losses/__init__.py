@@ -1,8 +1,8 @@
 """The terms of the loss, each a function of tensors.
 
 :class:`~sklearn_mmdinit.MMDObjective` computes the paper's three terms for a module and a
-mini-batch. The functions here take what it has drawn: predictions (K, B, d) of K perturbed
-networks, norms of Jacobians, or, for :func:`coherence`, hidden activations of positive pairs.
+mini-batch, by functions of this folder. They take predictions (K, B, d) of K perturbed networks, or
+norms of Jacobians. :func:`coherence` takes hidden activations of positive pairs.
 """
 
 from ._coherence import coherence, logit_correlation

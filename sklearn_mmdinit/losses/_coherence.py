@@ -5,16 +5,16 @@ prediction. This term is not the paper's. It favours functions that change littl
 inputs of a positive pair, such as neighbours in the nearest-neighbour graph of the data, because
 the classes of real tasks change little there.
 
-A perturbation of the last layer alone moves a logit at x by :math:`\epsilon_W \cdot h(x) +
-\epsilon_b`, where h(x) are the n last hidden activations and d is the number of classes. Over
-epsilon this is Gaussian with
+A perturbation of the last layer alone changes a logit at x by :math:`\epsilon_W \cdot h(x) +
+\epsilon_b`, where h(x) are the n last hidden activations. Over the draws of epsilon, the changes at
+two inputs i and j are Gaussian with
 
 .. math:: \mathrm{Cov}_{ij} = s^2 \left( \frac{\langle h_i, h_j \rangle}{n} + \frac 1 d \right),
           \qquad C_{ij} = \frac{\mathrm{Cov}_{ij}}{\sqrt{\mathrm{Cov}_{ii} \mathrm{Cov}_{jj}}},
 
-exactly, because the last layer is linear in its weights: nothing is sampled, and s cancels. Without
-a bias there is no second term. C is also the last layer's share of the tangent kernel, which
-fine-tuning follows.
+where s is the perturbation scale and d the number of classes. This is exact, because the last layer
+is linear in its weights: nothing is sampled, and s cancels in C. Without a bias there is no 1 / d.
+Fine-tuning follows the tangent kernel, and C is the last layer's share of it.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ import torch
 from .._base.environment import in_single_precision
 from ._shared import Piece, full_precision, with_gradient
 
-# Variances are at least this share of their mean, because inputs without activations have none.
+# Variances are at least this share of their mean. Without this, the variance of an input whose
+# activations are all 0 would be 0.
 _LEAST = 1e-6
 
 
 @full_precision
 def logit_correlation(H: torch.Tensor, n_classes: int | None) -> torch.Tensor:
-    """C, the correlation of what perturbations of the last layer add to a logit.
+    """C, the correlation of a logit's changes at two inputs when the last layer is perturbed.
 
     It is the same for every perturbation scale and for rotated activations. For activations scaled
     up it tends to the cosine of their angle. For activations scaled down it tends to 1, because the
@@ -49,7 +50,7 @@ def logit_correlation(H: torch.Tensor, n_classes: int | None) -> torch.Tensor:
     Returns
     -------
     Tensor of shape (B, B)
-        The diagonal is 1. It is about 0 for an input whose activations are all 0, without a bias.
+        The diagonal is 1. Without a bias, it is about 0 for an input whose activations are all 0.
 
     Raises
     ------
@@ -58,7 +59,7 @@ def logit_correlation(H: torch.Tensor, n_classes: int | None) -> torch.Tensor:
 
     Examples
     --------
-    Two inputs of one direction move together, one across it does not:
+    The first two inputs have activations of the same direction, the third of an orthogonal one:
 
     >>> import torch
     >>> from sklearn_mmdinit.losses import logit_correlation
@@ -114,13 +115,13 @@ def coherence(H: torch.Tensor, n_classes: int | None, separation: float = 2.0) -
     Returns
     -------
     Tensor, scalar
-        Between 0 and ``1 + separation`` for activations that are not negative; differentiable by
-        `H` any number of times.
+        Between 0 and ``1 + separation`` for activations that are not negative; differentiable
+        with respect to `H` any number of times.
 
     Raises
     ------
     ValueError
-        If `H` has no two pairs, or an odd number of rows, or another argument is not valid.
+        If `H` has fewer than two pairs or an odd number of rows, or another argument is not valid.
 
     References
     ----------
@@ -129,7 +130,8 @@ def coherence(H: torch.Tensor, n_classes: int | None, separation: float = 2.0) -
 
     Examples
     --------
-    Two pairs that stay on an axis of their own, and two whose second inputs are exchanged:
+    In ``stay`` both inputs of a pair have the same direction. In ``cross`` the second inputs of the
+    two pairs are exchanged:
 
     >>> import torch
     >>> from sklearn_mmdinit.losses import coherence

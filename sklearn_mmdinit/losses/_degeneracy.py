@@ -26,8 +26,8 @@ def degeneracy(P: torch.Tensor) -> torch.Tensor:
     Returns
     -------
     Tensor, scalar
-        Eq. (underclass_loss) of the paper; 0 where every network has, for each class, a mean
-        distance to its vertex of at most 1/sqrt(d).
+        Eq. (underclass_loss) of the paper; 0 if, for every network and class, the mean
+        distance of the predictions to the vertex of the class is at most 1/sqrt(d).
 
     Raises
     ------

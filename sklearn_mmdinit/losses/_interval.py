@@ -1,10 +1,10 @@
 """L_uni for two classes, where the simplex is an interval: it is computed without pairs.
 
 A prediction is one number p in [0, 1], and distances are sqrt(2) |p - q|. The points are spread on
-a regular grid by sixth-order Lagrange weights. The kernel becomes a circulant product there (two
-FFTs), and the same weights read values and derivatives back. For the smallest of the nine
-bandwidths the relative error is below 1e-6, which is that of all pairs in float32. The error of
-derivatives is below 4e-5 of the largest one.
+a regular grid by sixth-order Lagrange weights. On the grid, sums of the kernel are a convolution,
+computed by FFTs. The same weights interpolate its values and derivatives at the points. For the
+smallest of the nine bandwidths the relative error is below 1e-6, like that of all pairs in float32.
+The error of derivatives is below 4e-5 of the largest one.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _STEP = 1.0 / (_N_NODES - 1 - 2 * _MARGIN)
 # Up to so many points all pairs take less time than the grid.
 FEW_POINTS = 32
 
-# Below this median bandwidth the narrowest Gaussian spans too few nodes for 1e-6.
+# Below this median bandwidth the narrowest Gaussian spans too few nodes for an error of 1e-6.
 _SMALLEST_BANDWIDTH = 0.009375 / BANDWIDTH_FACTORS[0]
 
-# On a GPU the bandwidth is not looked at. With at least this many samples, and at most as many
-# predictions, the median is above _SMALLEST_BANDWIDTH: in 2,000 draws of the worst case the
-# smallest was 0.153 (0.08 with 32 of both, 0.12 with 64).
+# On a GPU the bandwidth is not checked. It is above _SMALLEST_BANDWIDTH, 0.15, if there are at
+# least this many samples and no more predictions than samples: in 2,000 draws of the worst case the
+# smallest was 0.153. With fewer it was too small: 0.08 with 32 of both, 0.12 with 64.
 _ENOUGH_SAMPLES = 128
 
 # Number of halvings in the search for the median distance. Its error is then 3e-5 of the largest
@@ -145,7 +145,7 @@ def _within_by_pairs(p: torch.Tensor, gamma: torch.Tensor) -> Piece:
 
 
 def closed_form_mmd(p: torch.Tensor, gamma: torch.Tensor, *, on_grid: bool = True) -> torch.Tensor:
-    """MMD (B,) of p (B, K) and the exact uniform law. Without the grid any bandwidth is exact."""
+    """MMD (B,) of p (B, K) and the exact uniform law; without the grid for any bandwidth."""
     n_p = p.shape[1]
     on_grid &= n_p > FEW_POINTS
     within = _within_on_grid if on_grid else _within_by_pairs
@@ -174,20 +174,24 @@ def closed_form_mmd(p: torch.Tensor, gamma: torch.Tensor, *, on_grid: bool = Tru
 
 
 def grid_is_exact(gamma: torch.Tensor, n_p: int, n_u: int) -> bool:
-    """Whether the grid's error is below 1e-6: by bandwidths on a CPU, else by numbers of points."""
+    """Whether the grid's error is below 1e-6.
+
+    On a CPU the bandwidths show it. Reading them would wait for a GPU, where the numbers of points
+    decide.
+    """
     if gamma.device.type == "cpu":
         return float(gamma.min()) >= _SMALLEST_BANDWIDTH
-    # To look at bandwidths would wait for the device.
     return n_u >= max(n_p, _ENOUGH_SAMPLES)
 
 
 def interval_median(p: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
     """Lower median (B,) of the distances among p (B, K) and u (M,), by counting without pairs.
 
-    In a sorted row the pairs closer than t are counted by one binary search a point; halving
-    the bracket of t finds the order statistic, to 3e-5 of the largest distance.
+    The points of a row are sorted. Then one binary search for each point counts the pairs whose
+    distance is at most t. Bisection finds the smallest t with half of the pairs. Its error is
+    3e-5 of the largest distance.
     """
-    # A binary search takes as long as operations on three numbers.
+    # The number of threads depends on this. A binary search takes as long as three operations.
     n_numbers = 3 * _N_HALVINGS * p.numel()
     return torch.cat(
         run_on_threads(len(p), lambda start, stop: _medians(p[start:stop], u), n_numbers)
@@ -198,8 +202,10 @@ def _medians(p: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
     rows = p.shape[0]
     points = torch.cat([p, u.expand(rows, -1)], dim=1).sort(dim=1).values
     n = points.shape[1]
-    # Each position counts the point itself and all points before it: n (n + 1) / 2 in all.
-    target = (n * (n - 1) // 2 - 1) // 2 + 1 + n * (n + 1) // 2
+    n_pairs = n * (n - 1) // 2
+    rank_of_median = (n_pairs - 1) // 2 + 1
+    # The count of each point also includes the point itself and all points before it.
+    target = rank_of_median + n + n_pairs
     step = 0.5 * (points[:, -1:] - points[:, :1])
     low = torch.zeros_like(step)
     for _ in range(_N_HALVINGS):

@@ -26,7 +26,7 @@ PAIRS_AT_ONCE = 1 << 17
 
 P = ParamSpec("P")
 
-# Values of some of the points, and the gradient of the sum of all values by these points.
+# Values of some of the points, and the gradient of the sum of all values with respect to these.
 Piece = tuple[torch.Tensor, torch.Tensor]
 
 # The sum of an example's probabilities may differ from 1 by this, in float32 and half precision.
@@ -49,7 +49,7 @@ def checked_predictions(predictions: torch.Tensor) -> torch.Tensor:
     """Predictions P (K, B, d), in float32 where they are in half precision.
 
     Raises a ValueError if they have another shape or, on a CPU, are not probabilities. On a GPU the
-    values are not looked at, because this would wait for it.
+    values are not checked, because reading them would wait for the GPU.
     """
     if predictions.ndim != 3 or not predictions.is_floating_point() or predictions.shape[-1] < 2:
         shape = f"{predictions.dtype} of shape {tuple(predictions.shape)}"
@@ -76,13 +76,13 @@ def with_gradient(
     definition: Callable[[torch.Tensor], torch.Tensor],
     n_numbers: int,
 ) -> torch.Tensor:
-    """Values (n,) of n points, whose gradient is computed along with them, on threads.
+    """Values (n,) of n points; their gradient is computed together with them, on threads.
 
-    Then the matrices of all pairs need not be kept. The gradient is that of the sum of all values;
-    single values may be used if each depends on its own point alone. ``pieces_of(points, start,
-    stop)`` computes values and gradients of some of the points, and ``definition(points)`` the
-    values by plain operations, for second derivatives. `n_numbers` are computed in all; few of them
-    use one thread.
+    So the matrices of all pairs need not be kept for the backward pass. The gradient is that of the
+    sum of all values: a caller must sum them, unless each depends on its own point alone.
+    ``pieces_of(points, start, stop)`` computes values and gradients of some of the points.
+    ``definition(points)`` computes the values by plain operations, for second derivatives.
+    `n_numbers` is how many numbers are computed in all; if it is small, one thread computes them.
     """
     values: torch.Tensor = _WithGradient.apply(points, pieces_of, definition, n_numbers)
     return values
@@ -131,7 +131,7 @@ def bandwidths(gamma: torch.Tensor) -> list[torch.Tensor]:
 def kernel_and_slope(
     squared: torch.Tensor, gamma: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The kernel and its derivative by the squared distance, fast and without a gradient.
+    """The kernel and its slope over the squared distance, fast and without a gradient.
 
     An exponential with its 4th and 16th power gives three Gaussians, so three exponentials give all
     nine. In float32 the error is 5e-6. With powers of a single exponential it would be 7e-3.
@@ -177,5 +177,5 @@ def combine_means(
 
 
 def _without_itself(mean: torch.Tensor, n: int) -> torch.Tensor:
-    """A mean over all n^2 pairs without the n pairs of a point with itself, where k is largest."""
+    """A mean over n^2 pairs less the n pairs of a point with itself, where each Gaussian is 1."""
     return (n * mean - len(BANDWIDTH_FACTORS)) / (n - 1)

@@ -39,7 +39,8 @@ from ._shared import (
 
 # Mode of torch.cdist that is also accurate for small distances.
 _BY_DIFFERENCES = "donot_use_mm_for_euclid_dist"
-# From so many classes on, differences take many times as long as a product in float64.
+# From this number of classes on, cdist by differences takes many times as long as a product in
+# float64.
 _MANY_CLASSES = 64
 
 
@@ -54,14 +55,14 @@ def uniformity(P: torch.Tensor, U: torch.Tensor, *, closed_form: bool = False) -
     U : Tensor of shape (M, d)
         Uniform samples on the simplex, such as normalised Exp(1) draws.
     closed_form : bool, default=False
-        Whether to take the expectations over `U` exactly; for two classes. `U` still enters
-        the median bandwidth.
+        Whether to compute expectations over the uniform law exactly, not from `U`; only for two
+        classes. The median bandwidth still depends on `U`.
 
     Returns
     -------
     Tensor, scalar
-        Eq. (uniformity_loss) of the paper, float32 or float64. It is differentiable by `P` any
-        number of times; from the second derivative on all pairs are kept in memory.
+        Eq. (uniformity_loss) of the paper, float32 or float64. It is differentiable with
+        respect to `P` any number of times. Second and higher derivatives keep all pairs in memory.
 
     Raises
     ------
@@ -134,7 +135,7 @@ def mmd(P: torch.Tensor, U: torch.Tensor, gamma: torch.Tensor) -> torch.Tensor:
 def _values_and_gradients(
     predictions: torch.Tensor, U: torch.Tensor, widths: torch.Tensor, squared_uu: torch.Tensor
 ) -> Piece:
-    """The MMD (b,) of some inputs and its gradient (b, K, d) by their predictions."""
+    """The MMD (b,) of some inputs, and its gradient with respect to predictions (b, K, d)."""
     n_p, n_u = predictions.shape[1], len(U)
     points = _with_samples(predictions, U)
     squared = _squared_distances(predictions, points)
@@ -168,7 +169,7 @@ def median_bandwidth(P: torch.Tensor, U: torch.Tensor) -> torch.Tensor:
 
 
 def _groups(start: int, stop: int, n_points: int) -> Iterator[slice]:
-    """Inputs that are computed together, each with so many points."""
+    """Slices of the inputs from start to stop; those of a slice are computed together."""
     size = max(PAIRS_AT_ONCE // n_points**2, 1)
     return (slice(i, min(i + size, stop)) for i in range(start, stop, size))
 
