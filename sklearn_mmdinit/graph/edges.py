@@ -48,7 +48,8 @@ def neighbor_graph(
         if not issparse(edges):
             raise TypeError(f"graph's fit_transform must give a sparse matrix: got {type(edges)}.")
         edges = csr_array(edges)
-        # Stored entries may be distances, not weights; that of equal rows is a stored 0.
+        # Stored entries may be distances, not weights. A stored 0 is an edge too: the distance of
+        # equal rows.
         ones = np.ones_like(edges.data)
         edges = _checked(csr_array((ones, edges.indices, edges.indptr), edges.shape), X.shape[0])
     return weighed_by_shared_neighbors(edges, shared_neighbor_power)
@@ -116,7 +117,7 @@ def weighed_by_shared_neighbors(
 
 
 def _blocks(sizes: np.ndarray, block_size: int) -> Iterator[slice]:
-    """Slices of items of these sizes: a slice has one item, or a total size up to a block's."""
+    """Slices of items of these sizes; if a slice has several, their sum is at most `block_size`."""
     ends = np.r_[0, np.cumsum(sizes, dtype=np.int64)]
     start = 0
     while start < sizes.size:
@@ -138,7 +139,7 @@ def on_read_only(name: str, function: Callable[[np.ndarray], Any], X: np.ndarray
 
 
 def seed_(estimator: Any, seed: int) -> None:
-    """Set every ``random_state`` of None by the seed, except in frozen estimators."""
+    """Replace every ``random_state`` that is None, except in frozen estimators."""
     if isinstance(estimator, FrozenEstimator):
         return
     parameters = estimator.get_params()

@@ -41,7 +41,7 @@ class Neighborhood:
         return self  # clones of a classifier share it, because it never changes
 
     def nearest(self, rows: np.ndarray, n_neighbors: int = N_NEIGHBORS) -> np.ndarray:
-        """Indices (n, n_neighbors) of the rows of X nearest to other rows."""
+        """Indices (n, n_neighbors) of the rows of the graph nearest to each of `rows` (n, p)."""
         indices: np.ndarray = self.search.kneighbors(rows, n_neighbors, return_distance=False)
         return indices
 
@@ -60,7 +60,7 @@ class NeighborSpreading(ClassifierMixin, BaseEstimator):
         self.alpha = alpha
 
     def fit(self, X: np.ndarray, y: np.ndarray) -> Self:
-        """Spread labels y (n,). A label starts at the nearest row of the graph to its row of X."""
+        """Spread labels y (n,). Each starts at the row of the graph nearest to its row of X."""
         self.classes_, indices = np.unique(y, return_inverse=True)
         matrix, (nearest,) = self.neighborhood.matrix, self.neighborhood.nearest(X, 1).T
         given = np.zeros((matrix.shape[0], len(self.classes_)))

@@ -41,11 +41,13 @@ def nearest_neighbors(
 ) -> np.ndarray:
     """Neighbours (n, n_neighbors) of rows X (n, p), by distances in their first components.
 
-    None stands for all columns, and "auto" for 50, or all where all rows have the same length.
+    `n_components` is the number of components, None for all columns, or "auto": 50, but all columns
+    if all rows have the same length.
 
     1. Equal rows form a kind. One row of each kind is kept.
     2. For the kept rows, neighbours among the kept rows are searched, exactly or approximately.
-    3. Every row gets the neighbours of its kind. If it equals other rows, one of these comes first.
+    3. Every row gets the neighbours of its kind. If other rows equal it, its first neighbour is one
+       of them.
     """
     representatives, kind = distinct_rows(X)
     if n_neighbors >= representatives.size:
@@ -76,7 +78,7 @@ def exact(
     if queries is None:
         queries = np.arange(len(points))
     # Trees take 17 times as long: in 50 dimensions they visit most points. The brute-force search
-    # computes distances in float64 from float32 rows, so that near rows do not cancel.
+    # computes distances in float64 from float32 rows, because those of near rows would lose digits.
     index = NearestNeighbors(n_neighbors=n_neighbors + 1, algorithm="brute").fit(points)
     neighbors = np.empty((queries.size, n_neighbors), dtype=np.int32)
     starts, options = range(0, queries.size, _BLOCK), {"unit": " rows", "unit_scale": _BLOCK}
@@ -133,7 +135,7 @@ def count_distinct(X: np.ndarray, most: int) -> int:
 
 
 def distinct_rows(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The first row of each of m kinds of equal rows (m,), in order, and each row's kind (n,)."""
+    """Index (m,) of the first row of each kind of equal rows, sorted; the kind (n,) of each row."""
     # Not np.unique of the rows themselves, because it copies them: 685 MB for 60,000 digits.
     digests = np.fromiter(_digests(X), dtype="V16", count=len(X))
     _, first_row, kind = np.unique(digests, return_index=True, return_inverse=True)
@@ -152,7 +154,7 @@ def share_neighbors(neighbors: np.ndarray, kind: np.ndarray) -> np.ndarray:
     sizes = np.bincount(kind)
     starts = np.cumsum(sizes) - sizes
     kinds = neighbors[kind]  # (n, k)
-    # If several rows equal a neighbour, different rows take different ones.
+    # A neighbour may stand for several equal rows. Their edges are divided among these.
     turn = np.arange(n)[:, None] % sizes[kinds]
     shared = members[starts[kinds] + turn]
     if k > 1:
@@ -182,11 +184,12 @@ def principal_components(
     most_entries: int = 50_000_000,
     most_features: int = 2_000,
 ) -> np.ndarray:
-    """Rows (n, p), centred in float64, in their first components (n, n_components), float32.
+    """First principal components (n, n_components) of rows (n, p), in float32.
 
-    Components are learned from a sample of rows. It has at most `most_entries` numbers (400 MB),
-    but may always have 10 rows a component. Up to `most_features` features, components are the
-    eigenvectors of the covariance, which take a second. Beyond that the solver is randomized.
+    Rows are centred in float64. Components are learned from a sample of rows. It has at most
+    `most_entries` numbers (400 MB), but may always have 10 rows a component. Up to `most_features`
+    features, components are the eigenvectors of the covariance, which take a second. Beyond that
+    the solver is randomized.
     """
     n, p = X.shape
     rows, most = np.arange(n), max(most_entries // p, 10 * n_components)
