@@ -59,7 +59,7 @@ def linear_head(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Weights (n_classes, n_units) and biases (n_classes,) of a logistic regression on H (n, ...).
 
-    A class without rows gets weights of 0, and a bias log(n + 1) below the smallest other bias.
+    A class without rows gets weights of 0, and as bias the smallest other bias minus log(n + 1).
     """
     model = LogisticRegression(C=_C, max_iter=_MAX_ITER).fit(H, y, sample_weight=weights)
     coef, intercept = model.coef_, model.intercept_
@@ -76,8 +76,8 @@ def fit_head_(net: Net, head: str, rows: Rows, seed: int) -> None:
     y = rows.y.numpy()[drawn]
     if len(np.unique(y)) < 2:
         warn_user(
-            "the labelled rows are of one class, so that the last layer is not fitted first: pass "
-            "rows of several classes to the first fit or partial_fit"
+            "the labelled rows are of one class, so the last layer is not fitted before all layers "
+            "are trained: pass rows of several classes to the first fit or partial_fit"
         )
         return
     module = uncompiled(net.module_)
@@ -132,7 +132,7 @@ def can_be_fitted(layer: nn.Module) -> bool:
         new = -2.0 * getattr(layer, name).detach()  # another length and sign
         try:
             setattr(layer, name, new)
-        except Exception:  # what a parametrization raises without an inverse there
+        except Exception:  # of any type, if the parametrization has no inverse for these values
             return False
         if not torch.allclose(getattr(layer, name), new, rtol=1e-2, atol=1e-3):
             return False

@@ -19,8 +19,8 @@ from .._base.validation import add_error_context, check_argument, finite_array, 
 # An initializer is meant for many rows. It warns if there are fewer than this, all with a label.
 _FEW_ROWS = 100
 _PASS_ALL_ROWS = (
-    "pass rows without a label as well, in X with unlabelled_label, or as X_unlabelled, to a "
-    "classifier with warm_start_from=initializer; or fit the initializer on all rows first"
+    "fit the initializer on all rows first; or use a classifier with warm_start_from=initializer, "
+    "and give it rows without a label too, as X_unlabelled or in X with y=unlabelled_label"
 )
 
 
@@ -66,7 +66,7 @@ def validate_labelled(
 
 
 def _replace_missing(y: Any, unlabelled_label: Any) -> tuple[Any, Any]:
-    """Labels in which another label replaces NaN and None, and a mask of the replaced ones."""
+    """Labels in which a valid one stands for each NaN and None, and a mask of these places."""
     y = array_of(y)
     labels = np.array(y, dtype=object)  # a copy
     missing = missing_in(labels) if labels.ndim == 1 else np.zeros(1, dtype=bool)
@@ -106,14 +106,15 @@ def warn_if_encoded(y: np.ndarray, labelled: np.ndarray, unlabelled_label: Any) 
     labels = np.unique(y).tolist()
     if labels == [*range(len(labels))]:
         warn_user(
-            f"y has no rows with unlabelled_label={unlabelled_label!r}, and its labels count from "
-            "0: an estimator that encodes labels first, as VotingClassifier and "
-            "cross_val_predict(method='predict_proba') do, makes a class of the unlabelled rows"
+            f"y has no rows with unlabelled_label={unlabelled_label!r}, and its labels are 0, 1, "
+            "...: VotingClassifier and cross_val_predict(method='predict_proba') encode labels in "
+            "this way, and make a class of the unlabelled rows; leave these rows out of X, and fit "
+            "the initializer on all rows first. If all rows have a label, set unlabelled_label=None"
         )
 
 
 def validate_unlabelled(X_unlabelled: Any, validate: Callable[[Any], Any]) -> tuple[Any, ...]:
-    """Arrays of unlabelled rows beside X, each validated: none, one, or those of a tuple."""
+    """The validated arrays of X_unlabelled, which is None, an array, or a tuple of arrays."""
     if X_unlabelled is None:
         return ()
     arrays = X_unlabelled if isinstance(X_unlabelled, tuple) else (X_unlabelled,)
@@ -151,8 +152,7 @@ def encode(y: np.ndarray, classes: np.ndarray, name: str, classes_name: str) -> 
     """The index of each label among the classes; an error uses the names of both."""
     labels = classes.tolist()
     if unknown := sorted(set(np.unique(y).tolist()) - set(labels)):
-        problem = f"{name} holds labels that {classes_name} does not"
-        raise ValueError(f"{problem}: {unknown} not in {labels}")
+        raise ValueError(f"{name} holds labels {unknown} that are not in {classes_name}: {labels}")
     return np.searchsorted(classes, y)
 
 
@@ -199,8 +199,8 @@ def class_weights(
         check_argument(f"class_weight of {label!r}", weight, numbers())
     labels = classes.tolist()
     unknown = [label for label in class_weight if label not in labels]
-    # A fold may lack a class, so that a dict may name a class that y lacks. It is an error only if
-    # it lacks a class of y as well: the name is then a mistake.
+    # A fold may lack a class, so a dict may name a class that y lacks. This is an error only if the
+    # dict also lacks a class that y has: then the name is a mistake.
     if unknown and (missing := [label for label in labels if label not in class_weight]):
         raise ValueError(f"class_weight names {unknown} and not {missing}, but y has {labels}")
     return np.array([float(class_weight.get(label, 1.0)) for label in labels])
@@ -209,7 +209,7 @@ def class_weights(
 def rows_in_loss(
     X: Any, y: np.ndarray, weights: np.ndarray | None, by_class: np.ndarray | None
 ) -> tuple[Any, np.ndarray, np.ndarray | None]:
-    """Rows, classes and weights times those of the classes, without the rows of weight 0."""
+    """Rows, classes and weights. Weights are multiplied by those of classes; 0 leaves a row out."""
     if by_class is not None:
         weights = by_class[y] if weights is None else by_class[y] * weights
     if weights is None or (weights > 0).all():
@@ -240,10 +240,11 @@ def split_rows(
         with add_error_context(name):
             train, valid = map(np.asarray, next(iter(validation_split.split(X, y)), ((), ())))
             if len(train) == 0 or len(valid) == 0:
-                raise ValueError(f"it gives {len(train)} training and {len(valid)} validation rows")
+                sizes = f"{len(train)} training and {len(valid)} validation rows"
+                raise ValueError(f"the split has {sizes}")
             if (last := max(train.max(), valid.max())) >= len(y):
                 of = f"only {len(y)} rows have a label and a weight"
-                raise ValueError(f"it names row {last}, but {of}")
+                raise ValueError(f"the split names row {last}, but {of}")
             return train, valid
     # A stratified draw needs two rows of each class, and room for all classes on both sides.
     counts = np.bincount(y)
@@ -270,7 +271,7 @@ def stratified_folds(y: np.ndarray, n_folds: int, seed: int) -> list[tuple[np.nd
     if np.count_nonzero(counts >= 2) < 2:
         return []
     # StratifiedKFold would draw the same folds, but warns of classes with fewer rows than folds.
-    # Their rows go to different folds, and filters of warnings are not safe among threads.
+    # They are no problem here, and Python cannot silence a warning in one thread alone.
     n_folds, rng = min(n_folds, counts.max()), np.random.RandomState(seed)
     classes, first = np.unique(y[repeated], return_index=True)
     held_out_in, start = np.empty(len(repeated), dtype=int), 0

@@ -1,7 +1,7 @@
 """The skorch net behind a classifier: its rows, mini-batches, best epoch and training.
 
 On 50 to 400 labelled rows a step takes a few milliseconds, so the code around it decides the
-speed: a mini-batch is indexed at once, the optimizer is PyTorch's fused one, and of skorch's
+speed: one index operation takes a mini-batch, the optimizer is PyTorch's fused one, and of skorch's
 callbacks only those run whose results are used.
 """
 
@@ -178,7 +178,7 @@ class _EpochBatches(Sampler[torch.Tensor]):
 
 
 class RowLoader(DataLoader[Any]):
-    """A DataLoader of Rows that indexes each mini-batch at once.
+    """A DataLoader of Rows that takes each mini-batch by one index operation.
 
     `generator` draws the order of rows. It is pickled with the net, so that training in several
     calls has the same orders as in one. `join_last` adds a single last row to the batch before,
@@ -243,8 +243,8 @@ class Net(NeuralNetClassifier):
     """A skorch net with weights of rows in the loss; a training that fails changes nothing.
 
     `seed` seeds PyTorch's global generators during training, because modules, callbacks and loaders
-    of the caller may draw from them. None says that nothing does. The generators are then not
-    touched, because only one thread at a time may use them.
+    of the caller may draw from them. None says that nothing draws from them. Then they are not
+    touched, so that several threads can train at a time.
     """
 
     # After the last training: states of these generators, and what `_multiplications` counts.
@@ -309,10 +309,10 @@ class Net(NeuralNetClassifier):
                 criterion.reduction = reduction
             has_weight = getattr(criterion, "weight", None) is not None
             if reduction != "mean" or losses.shape != weights.shape or has_weight:
-                valid = "a criterion whose reduction may be 'mean' or 'none', without weights: "
-                hint = "give class_weight in place of criterion__weight"
+                valid = "that has reduction='mean', takes 'none' too, and has no weight"
                 given = f"{criterion} with {reduction=}"
-                raise ValueError(f"weights of rows need {valid}{hint}; got {given}")
+                hint = "give class_weight in place of criterion__weight"
+                raise ValueError(f"weights of rows need a criterion {valid}, got {given}; {hint}")
             weights = to_tensor(weights, device=self.device)
             # Weights have mean 1 over all batches. So skorch's mean over batches, weighted by
             # their numbers of rows, is the weighted mean over all rows.
@@ -350,7 +350,7 @@ class Net(NeuralNetClassifier):
             if self.n_multiplications_ is None:
                 self.n_multiplications_ = _multiplications(self, rows)
             with worthwhile_threads(self.n_multiplications_):
-                # Not partial_fit, which takes Ctrl-C for a callback that ends training.
+                # Not partial_fit, which would treat Ctrl-C as a callback that ends training.
                 with self._going_on_with_schedules():
                     self.notify("on_train_begin", X=rows, y=None)
                 with suppress(_Stop):
@@ -470,7 +470,7 @@ def build_net(
         "optimizer": optimizer,
         "batch_size": batch_size,
         "device": device,
-        # This file's own parts do not draw from the global generators, so None is then enough.
+        # Only parts of the caller draw from the global generators. Without them None is enough.
         "seed": seed if module_draws or skorch_params.keys() - {"verbose"} else None,
         **params,
     }

@@ -101,7 +101,7 @@ def test_a_class_without_a_row_is_never_predicted(data, init):
     assert clf.predict_proba(data[0])[:, 2].max() < 0.1
     # One class alone says nothing about a boundary: the last layer stays.
     alone = MLPClassifier(warm_start_from=init, **HEAD_ALONE)
-    with pytest.warns(UserWarning, match="of one class, so that the last layer is not fitted"):
+    with pytest.warns(UserWarning, match="of one class, so the last layer is not fitted"):
         alone.fit(X[y == 0], y[y == 0], classes=[0, 1, 2])
     np.testing.assert_array_equal(alone.coefs_[-1], init.coefs_[-1])
 
