@@ -90,7 +90,7 @@ def _law(layer: nn.Module, name: str, parameter: torch.Tensor, scale: float) -> 
     if isinstance(layer, NORMALISATIONS):
         return None
     if name == "weight" and isinstance(layer, EMBEDDINGS):
-        # Each output is one weight, so n_in is 1. The row of the padding stays 0.
+        # Each output is one weight, so n_in is 1. The row of padding_idx is not perturbed.
         if layer.padding_idx is None:
             return scale
         std = parameter.new_full((len(parameter), 1), scale)

@@ -6,10 +6,10 @@ pre-activations. Its columns are independent and each is N(0, C) with
 .. math:: C = (s^2 / n_{in}) H H^T + (s^2 / n_{out}) 1 1^T = L L^T.
 
 L Z with a standard normal Z (B, n_out) has the same law, jointly over the mini-batch. The backward
-pass uses the most likely epsilon that explains the noise,
-:math:`E^T = (s^2 / n_{in}) H^T C^{-1} L Z`. The loss depends on epsilon through the noise alone, so
-this is the conditional expectation of the gradient by the functional sampler given all noises: it
-is unbiased and its variance is not larger.
+pass uses the most likely epsilon that gives the noise,
+:math:`E^T = (s^2 / n_{in}) H^T C^{-1} L Z`. The loss depends on epsilon only through the noise. So
+the gradient is that of the functional sampler, averaged over all epsilon that give the same noise
+in every layer: it is unbiased, and its variance is not larger.
 
 In a layer with few inputs and many rows epsilon itself is drawn, because it has fewer entries than
 the noise, and C is singular.
@@ -44,8 +44,9 @@ _ELEMENTWISE = (
 )
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
-# Numbers of the widest activations in a chunk for one thread. A chunk then fills a core's cache,
-# and its products still run at full rate. The paper's step has 12 chunks; 16 take 2 % longer.
+# Size of a chunk for one thread: numbers of its widest activations. A chunk then fills a core's
+# cache, and its products still run at full rate. The paper's step has 12 chunks; 16 take 2 %
+# longer.
 _NUMBERS_IN_CACHE = 275_000
 _ARRAYS_A_LAYER = 3  # normals, outputs and activations
 # Weights are drawn directly if a layer has at least this many rows for each of its inputs and its
@@ -113,8 +114,8 @@ def gram_logits(
 ) -> torch.Tensor:
     """Logits (K, B, d) of K networks around the chain of :func:`gram_layers` on X (B, ...).
 
-    Differentiable once, by the chain's parameters and by X. `draws`: whether layers draw random
-    numbers, as dropout does.
+    Differentiable once, with respect to the chain's parameters and X. `draws`: whether layers draw
+    random numbers, as dropout does.
     """
     linears = [i for i, layer in enumerate(layers) if isinstance(layer, nn.Linear)]
     before, after = layers[: linears[0]], layers[linears[0] :]
@@ -210,7 +211,7 @@ def semidefinite_cholesky(C: torch.Tensor) -> torch.Tensor:
 
 
 def _regularised_cholesky(C: torch.Tensor) -> torch.Tensor:
-    """Factor of C and a fraction of its diagonal, in float64: in float32 some break down."""
+    """Factor of C plus a fraction of its diagonal; in float64, because some fail in float32."""
     ridge_share = max(_RIDGE, 2.0 * C.shape[-1] * torch.finfo(C.dtype).eps)
     diagonal = C.diagonal(dim1=-2, dim2=-1).double()
     least = diagonal.amax(dim=-1, keepdim=True) * _LEAST[0] + _LEAST[1]

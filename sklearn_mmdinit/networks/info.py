@@ -62,8 +62,8 @@ class ModuleInfo:
     why_functional: str = ""  # why the sampler is not "gram"
     by_vmap: bool = True  # False: one network after the other
     n_activations: int = 0  # values that a pass computes for one example
-    # For the number of each call of a layer in TAPPED: the axis of its output that counts examples.
-    # The call that returns the logits is left out.
+    # For calls of layers in TAPPED, except the one that returns the logits. A key is a call's
+    # number, its value the axis of the output that counts examples.
     taps: Mapping[int, int] = field(default_factory=dict)
     calls: tuple[str, ...] = ()  # names of the layers of TAPPED, in the order of all calls
     last_layer: str = ""  # the linear layer that returns the logits, or hidden_layer; "": none
@@ -116,7 +116,8 @@ def inspect_module(
     last_layer = hidden_layer or ""
     if hidden_layer is not None:
         with torch.no_grad(), isolated_pass(module):
-            hidden_activations(module, X, hidden_layer)  # raises unless they have a row an example
+            # Raises unless there is one row of activations for each example.
+            hidden_activations(module, X, hidden_layer)
     elif calls and calls[last].gives_logits:
         is_linear = isinstance(module.get_submodule(calls[last].layer), nn.Linear)
         last_layer = calls[last].layer if is_linear else ""
@@ -311,12 +312,12 @@ def _warn_if_hidden(module: nn.Module, logits: torch.Tensor) -> None:
 
 
 def _warn_if_drawn(factory: ModuleFactory, module: nn.Module) -> None:
-    """Warn where a class draws tensors that are not in theta0: each call of it draws others."""
+    """Warn if each module of a class draws other tensors, and these are not in theta0."""
     kept = {} if isinstance(factory.module, nn.Module) else _not_in_theta0(module)
     if not kept:
         return
     others = _not_in_theta0(replace(factory, seed=factory.seed + 1).build())
-    drawn = [n for n, kept in kept.items() if n in others and not torch.equal(kept, others[n])]
+    drawn = [n for n, value in kept.items() if n in others and not torch.equal(value, others[n])]
     if drawn:
         warn_user(
             f"the module {type(module).__name__} draws tensors {drawn} that its state_dict lacks: "
@@ -404,8 +405,8 @@ def _linear_layers(module: nn.Module, calls: Sequence[str]) -> list[str]:
         what = "is a single linear layer" if linear else "calls no nn.Linear"
         raise ValueError(
             f"the module {qualified_name(module)} {what}, so that it has no hidden activations, "
-            "which are the inputs of the last linear layer: let it end with a hidden layer and an "
-            "nn.Linear (after an nn.Flatten, not a convolution), or leave out hidden_layer, "
+            "which are the inputs of the last linear layer: let it end with a hidden layer, an "
+            "nn.Flatten if that is a convolution, and an nn.Linear; or leave out hidden_layer, "
             "coherence and output='hidden'"
         )
     return linear
@@ -503,7 +504,7 @@ class NetworkBuilder:
 
     def network_at(self, theta0: Theta0, device: str | torch.device) -> nn.Module:
         """A module at theta0 in the precision and the mode of pre-training."""
-        module = self.factory.build_to_train()  # before theta0, which half precision would round
+        module = self.factory.build_to_train()  # in float32 first: float16 would round theta0
         put_arrays_(module, theta0.arrays)
         pretraining_mode_(module)
         return module.to(device)
@@ -550,14 +551,14 @@ def takes_integers(module: nn.Module) -> bool:
 
 
 def as_examples(X: np.ndarray, integers: bool) -> torch.Tensor:
-    """A copy of rows as a tensor on the CPU: int64 for integers that stay so, else float32."""
+    """A copy of rows as a CPU tensor: int64 if `integers` and X has integers, else float32."""
     stay_integers = integers and np.asarray(X).dtype.kind in "iu"
     # A copy: rows may be read-only memory maps.
     return torch.from_numpy(np.array(X, dtype=np.int64 if stay_integers else np.float32))
 
 
 def with_casts(factory: ModuleFactory, X: Any) -> ModuleFactory:
-    """The factory; `casts` is set if its module takes rows X (n, ...) only in its own dtypes."""
+    """The factory, with `casts` set if its module takes rows X (n, ...), but not in float32."""
 
     def passes(module: nn.Module) -> bool:
         module.cpu().eval()
@@ -646,7 +647,7 @@ def scale_chain(module: nn.Module, info: ModuleInfo, X: torch.Tensor) -> tuple[s
 
 @contextmanager
 def _jittered(module: nn.Module) -> Iterator[None]:
-    """Add noise to learned parameters in this block: a last layer of zeros would hide them."""
+    """Add noise to parameters in this block: a last layer of zeros would hide the others."""
     learned = [parameter for parameter in module.parameters() if parameter.requires_grad]
     before = [parameter.detach().clone() for parameter in learned]
     generator = torch.Generator().manual_seed(0)

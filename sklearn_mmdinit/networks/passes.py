@@ -180,7 +180,7 @@ def hidden_activations(module: nn.Module, X: torch.Tensor, last_layer: str) -> t
 
 def _row_chunks(module: nn.Module, X: torch.Tensor, n_rows: int) -> Sequence[torch.Tensor]:
     """X in chunks of rows for threads; in one chunk if rows cannot be computed separately."""
-    # Batch normalisation needs all rows at once, and a GPU has no team.
+    # Batch normalisation needs all rows at once, and a GPU needs no threads.
     together = X.device.type != "cpu" or X.requires_grad or bool(batch_norms(module))
     return X.split(len(X) if together else n_rows)
 
@@ -193,9 +193,9 @@ def _outputs(layers: Sequence[nn.Module], X: torch.Tensor) -> torch.Tensor:
 
 
 def plain_pass(module: nn.Module, X: torch.Tensor) -> dict[nn.Module, list[Statistics]]:
-    """Update running statistics from X by one pass; mean and variance of each batch norm's calls.
+    """Update running statistics from X by one pass, if the module has such state.
 
-    There is no pass if the module has no such state.
+    Returns the mean and variance of the inputs of each batch norm, for each of its calls.
     """
     statistics: dict[nn.Module, list[Statistics]] = {norm: [] for norm in batch_norms(module)}
     has_state = any(
@@ -218,10 +218,10 @@ def jacobian_norms(
 ) -> torch.Tensor:
     """Norms (B, d, L) of the rows of the Jacobians of the logits at theta0.
 
-    The Jacobians are by the input and by each pre-activation: the output of a layer of ``TAPPED``
-    before the last one, or of a normalisation that follows this layer at once. Batch normalisation
-    uses the mean and variance of X as constants. `taps` maps the number of each call of such a
-    layer to the axis of its output that counts examples. Running statistics are updated from X.
+    The Jacobians are with respect to the input and to each pre-activation. This is the output of a
+    layer of ``TAPPED`` before the last one; if a normalisation follows the layer directly, it is
+    the output of the normalisation. Batch normalisation uses the mean and variance of X as
+    constants. `taps` is ``ModuleInfo.taps``. Running statistics are updated from X.
     """
     statistics, layers = plain_pass(module, X), gram_layers(module)
     parts = _row_chunks(module, X, ROWS_OF_JACOBIANS) if layers else [X]
@@ -248,7 +248,7 @@ def _norms_of_rows(
     taps: Mapping[int, int],
     statistics: Mapping[nn.Module, Sequence[Statistics]],
 ) -> torch.Tensor:
-    """Norms (B, d, L) for some of the rows; `layers` are the chain that the module is, if any."""
+    """Norms (B, d, L) for some of the rows; `layers` are those of ``gram_layers(module)``."""
     differentiable = torch.is_grad_enabled()
     with torch.enable_grad():
         # Each row passes once for each class: one backward pass then gives all gradients.
@@ -317,8 +317,8 @@ def _tapped(
             channels = (1, -1, *[1] * (args[0].ndim - 2))
             factor, shift = factor_and_shift(layer, *next(remaining[layer]))
             output = args[0] * factor.view(channels) + shift.view(channels)
-        # The output of a normalisation directly after a layer replaces the layer's in `tapped`. An
-        # activation in place between them returns the same tensor, but with a higher version.
+        # If a normalisation directly follows a layer, its output replaces the layer's in `tapped`.
+        # An activation in place between them hands on the same tensor, but with a higher version.
         if args[0] is not handed_on or handed_on._version:
             return output
         tapped.pop()
@@ -327,7 +327,7 @@ def _tapped(
     if layers:  # without hooks, which would see the passes of all threads
         H = rows.clone()
         for layer in layers:
-            # Not by nn.ReLU: autograd computes its second derivative, which is all zeros.
+            # Not nn.ReLU: autograd would compute its second derivative, although it is all zeros.
             inputs = H
             H = H.masked_fill(H <= 0, 0.0) if type(layer) is nn.ReLU else layer(H)
             if isinstance(layer, (*TAPPED, *NORMALISATIONS)):
