@@ -45,11 +45,11 @@ _IDLE = {"checkpoint", "memory", "n_jobs", "verbose"}
 class Coherence(BaseEstimator):
     r"""The fourth term of :class:`MMDInitializer`: functions near theta0 are smooth on the data.
 
-    The paper's loss treats each input alone: networks near theta0 shall give every prediction for
-    it. This term compares inputs. If the last layer is perturbed, predictions of neighbouring
-    inputs shall move together, and those of unrelated inputs shall move without correlation. With
-    C the exact correlation of these moves, and :math:`i \to i^+` a random walk on the
-    nearest-neighbour graph of the unlabelled rows,
+    The paper's loss treats each input alone: for it the predictions of networks near theta0 shall
+    spread over the whole simplex. This term compares inputs. If the last layer is perturbed,
+    predictions of neighbouring inputs shall move together, and those of unrelated inputs shall move
+    without correlation. With C the exact correlation of these moves, and :math:`i \to i^+` a random
+    walk on the nearest-neighbour graph of the unlabelled rows,
 
     .. math:: L_{coh} = 1 - E_i [C_{i i^+}] + \rho \, E_{i \not\sim j} [C_{ij}^2]
 
@@ -69,7 +69,7 @@ class Coherence(BaseEstimator):
         distribution.
     batch_size : int, default=256
         Positive pairs a step, at least 2; capped at n_samples. The paper's terms use fewer rows:
-        the first rows of the first ``batch_size`` pairs, by the initializer's own parameter.
+        as many as the initializer's own ``batch_size``, the first row of a pair each.
     n_neighbors : int, default=10
         Edges of each row, which lead to its nearest neighbours. A row that equals others has one
         edge to one of them; its other edges lead to rows that differ. From 100,000 rows on,
@@ -77,8 +77,8 @@ class Coherence(BaseEstimator):
         exactly, and much faster after half a minute of compiling in each process.
     n_components : int, None or "auto", default="auto"
         Number of principal components of X in which neighbours are searched. None: all columns.
-        "auto": 50; but all columns if all rows have the same length, as embeddings of an encoder
-        often have, so that the nearest neighbours are those of the largest cosine.
+        "auto": 50, but all columns if all rows have the same length. Embeddings of an encoder often
+        do. Their nearest neighbours are then the rows of the largest cosine.
     shared_neighbor_power : float, default=2.0
         The weight of an edge is (1 + n) to this power, with n the number of neighbours that its two
         rows share. Walks then avoid edges between dense regions. With 0 all edges have the same
@@ -94,9 +94,9 @@ class Coherence(BaseEstimator):
         Neighbours are searched in the output of this transformer. A clone is fitted to the rows
         that ``fit`` gets, as an array without column names; a
         :class:`~sklearn.frozen.FrozenEstimator` is not fitted. For images, neighbours in
-        :class:`OrientedGradients` more often share a class. With an
-        ``MMDInitializer(coherence=..., output="hidden")``, neighbours are searched in the hidden
-        activations that this initializer has learned before.
+        :class:`OrientedGradients` more often share a class. An
+        ``MMDInitializer(coherence=..., output="hidden")`` learns first, and neighbours are then
+        searched in its hidden activations.
     augmentation : callable or None, default=None
         ``augmentation(rows, rng)`` takes rows (n, ...) and a :class:`numpy.random.Generator`, and
         returns rows of the same shape, each changed at random in a way that keeps its class. Both
@@ -185,7 +185,7 @@ def coherence_of(value: Any, X: np.ndarray | None = None) -> Coherence | None:
 
 
 def brings_edges(coherence: Coherence | None) -> bool:
-    """Whether the graph is a matrix, whose rows belong to the rows of one array in their order."""
+    """Whether the graph is a matrix; its row i then stands for row i of one array."""
     return coherence is not None and is_matrix(coherence.graph)
 
 
@@ -243,7 +243,7 @@ def _as_text(name: str, value: Any) -> str:
     elif isinstance(value, BaseEstimator) and not isinstance(value, FrozenEstimator):
         return type(value).__name__
     if (text := _hash(value)) is None:
-        hint = "its module must have it by name, so that it can be pickled; a lambda cannot"
+        hint = "it cannot be pickled; define it by name in a module, not as a lambda"
         raise ValueError(f"a checkpoint cannot compare coherence__{name}={value!r}: {hint}")
     return text
 

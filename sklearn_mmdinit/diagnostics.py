@@ -262,7 +262,7 @@ def prediction_samples(
 
 @own_settings()
 def coherence_kernel(source: Any, X: Any) -> np.ndarray:
-    r"""Correlation of what perturbations of the last layer add to a logit at two inputs.
+    r"""Correlation of a logit's changes at two inputs when the last layer is perturbed.
 
     :math:`C_{ij} \propto \langle h_i, h_j \rangle / n + 1 / d` with ones on the diagonal, where h
     are the n activations of the last hidden layer at theta0. If C of two inputs is large, the first
@@ -346,11 +346,11 @@ def neighbor_agreement(
 ) -> NeighborAgreement:
     """Compare how well neighbours and a linear model predict held-out labels, without training.
 
-    Neighbours predict by random walks from labelled rows, of 40 edges in the mean, on the graph of
-    ``coherence="auto"`` with edges in both directions. The linear model is logistic regression. If
-    neighbours are better, this is a weak sign that coherence helps. The sign was right on 18 of 24
-    data sets; always saying "no" was right on 15 of them with 5 labels a class, and on 17 with 20
-    labels (``benchmarks/agreement.py``).
+    Neighbours predict by random walks that begin at labelled rows and have 40 edges in the mean.
+    The graph is that of ``coherence="auto"``, with edges in both directions. The linear model is
+    logistic regression. If neighbours are better, this is a weak sign that coherence helps. The
+    sign was right on 18 of 24 data sets; always saying "no" was right on 15 of them with 5 labels a
+    class, and on 17 with 20 labels (``benchmarks/agreement.py``).
 
     Parameters
     ----------

@@ -30,7 +30,9 @@ from .warm_start import (
 __all__ = ["LearnedFeatures"]
 
 _WIDTHS = (256, 256)
-_FIT_FIRST = "fit LearnedFeatures on all rows first, and put its FrozenEstimator into the Pipeline"
+_FIT_FIRST = (
+    "fit LearnedFeatures on all rows first, and put FrozenEstimator(features) into the Pipeline"
+)
 
 
 def coherent_initializers(X: np.ndarray, **params: Any) -> list[MMDInitializer]:
@@ -71,7 +73,7 @@ def _hidden(initializer: Any, X: np.ndarray) -> np.ndarray:
 
 
 class LearnedFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
-    r"""Adds features that initializers learn from unlabelled data to a row, for any classifier.
+    r"""Appends to each row features that initializers learn from unlabelled data.
 
     With :math:`h_k(x)` the last hidden activations at the weights of initializer k, and
     :math:`\ell` the mean length of the rows in ``fit``, a row x becomes
@@ -82,9 +84,9 @@ class LearnedFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         \rVert}, \dots \right).
 
     A linear model on these features still sees the row itself. If the learned features suit the
-    labels, it needs few labels. Fit this on all rows, with and without a label. Then train a
-    classifier on the labelled rows, in a Pipeline after a ``FrozenEstimator`` of this, which the
-    ``fit`` of the Pipeline does not change.
+    labels, it needs few labels. Fit this on all rows, with and without a label. Then train any
+    classifier on the labelled rows, in a Pipeline that begins with ``FrozenEstimator(features)``:
+    the ``fit`` of the Pipeline does not fit the features again.
 
     Parameters
     ----------

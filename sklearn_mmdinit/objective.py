@@ -70,8 +70,8 @@ class MMDObjective(nn.Module):
         The paper's s: weights are perturbed with standard deviation s / sqrt(n_in), biases with
         s / sqrt(n_out). Parameters that require no gradient are not perturbed.
     sampler : {"auto", "gram", "functional"}, default="auto"
-        How the networks are drawn, all by the same law. "gram" draws the outputs of layers and
-        serves an :class:`MLP` and an nn.Sequential of nn.Linear and elementwise layers.
+        How the networks are drawn; their distribution is the same. "gram" draws the outputs of
+        layers and serves an :class:`MLP` and an nn.Sequential of nn.Linear and elementwise layers.
         "functional" draws the parameters and serves any module, by :func:`torch.func.vmap`, or one
         network after the other where vmap fails. "auto" takes "gram" where it serves.
     closed_form : bool, default=False
@@ -186,7 +186,7 @@ class MMDObjective(nn.Module):
         Returns
         -------
         MMDTerms
-            ``total`` and the single terms, differentiable by the module's parameters.
+            ``total`` and the single terms, differentiable with respect to the module's parameters.
 
         Raises
         ------

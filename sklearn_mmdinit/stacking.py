@@ -37,7 +37,8 @@ __all__ = ["StackedStartsClassifier"]
 _SMALLEST_FLOAT32 = float(np.finfo(np.float32).tiny)  # replaces a probability of 0
 _LOG_TEMPERATURES = (-2.0, 4.0)
 _EM_STEPS = 1000
-# Temperature of networks without held-out labels: the mean of those fitted to five labels a class.
+# Temperature of networks if no labels are held out. It is the mean of temperatures that were fitted
+# to five labels a class.
 _DEFAULT_TEMPERATURE = 3.0
 # Up to this many labelled rows "auto" has an SVC. Its time grows with their square.
 _MAX_SVC_ROWS = 10_000
@@ -66,8 +67,9 @@ def tempered(proba: Any, temperature: Any) -> np.ndarray:
 def fitted_temperature(proba: np.ndarray, y: np.ndarray) -> float:
     r"""The temperature T of probabilities (n, n_classes) for rows of classes y (n,).
 
-    Minimizes the log loss :math:`-\sum_i \log p_{i y_i}` plus :math:`(\log T)^2 / 2`. This
-    prior keeps T moderate if there are few rows, and all are predicted rightly, or all wrongly.
+    Minimizes the log loss :math:`-\sum_i \log p_{i y_i}` plus :math:`(\log T)^2 / 2`. The
+    second term is a prior: it keeps T moderate if all of a few rows are predicted correctly, or all
+    wrongly.
     T lies between 0.14 and 55.
     """
 

@@ -4,7 +4,7 @@ Theorem numbers and symbols are those of Lee and Cho, "Unsupervised Learning of
 Initialization in Deep Neural Networks via Maximum Mean Discrepancy", arXiv 2302.04369.
 
 - Theorem 1: a Gaussian perturbation of the parameters stays near them.
-- Theorem 2: predictions near a vertex of the simplex give a class its share of the inputs.
+- Theorem 2: if predictions are near a vertex of the simplex in the mean, some inputs get its class.
 - Theorem 3: under He initialization the rows of a layer's Jacobian have a norm near 1.
 """
 
@@ -131,7 +131,8 @@ def perturbation_norm_tail_bound(
     largest = deviations.max()
     if deviations.min() < 0 or largest == 0:
         raise ValueError(f"std must be >= 0 and not all zero, got {deviations.min()} to {largest}")
-    # The bounds depend only on ratios. Relative to the largest, no square under- or overflows.
+    # The bounds depend only on ratios. All are divided by the largest deviation, so that no square
+    # under- or overflows.
     variances = np.square(deviations / largest)  # alpha_* is 1
     m, total = deviations.size, variances.sum()
     least, name = (m, "m * max(std**2)") if form == "theorem" else (total, "sum(std**2)")
@@ -247,7 +248,7 @@ def relu_jacobian_row_norms(weight: ArrayLike, pre_activations: ArrayLike) -> np
     inputs = finite_array("pre_activations", pre_activations)
     if matrix.ndim != 2 or inputs.ndim != 2 or matrix.shape[1] != inputs.shape[1]:
         shapes = f"{matrix.shape} and {inputs.shape}"
-        raise ValueError(f"weight and pre_activations must have as many columns, got {shapes}")
+        raise ValueError(f"weight and pre_activations must have equally many columns, got {shapes}")
     return np.sqrt((inputs > 0).astype(np.float64) @ np.square(matrix).T)
 
 
@@ -311,11 +312,11 @@ def jacobian_row_norm_moments(n_in: int, weight_std: float | None = None) -> Jac
     checks.check_fits_in_memory(10 * n_in, f"{n_in=}")
     std = math.sqrt(2.0 / n_in) if weight_std is None else weight_std
     squared_mean = n_in * std**2 / 2.0
-    n_open = np.arange(n_in + 1)
-    norms = np.zeros(n_in + 1)  # mean norm for each number of open units, by a ratio of Gammas
-    norms[1:] = 2.0 * poch(n_open[1:] / 2.0, 0.5) / math.sqrt(n_in)
+    n_active = np.arange(n_in + 1)
+    norms = np.zeros(n_in + 1)  # mean norm for each number of active units, by a ratio of Gammas
+    norms[1:] = 2.0 * poch(n_active[1:] / 2.0, 0.5) / math.sqrt(n_in)
     # 1 minus the mean is summed: for wide layers the mean is near 1, and 1 - mean would cancel.
-    below = float(np.sum(binom.pmf(n_open, n_in, 0.5) * (1.0 - norms)))
+    below = float(np.sum(binom.pmf(n_active, n_in, 0.5) * (1.0 - norms)))
     return JacobianRowNormMoments(
         squared_mean=squared_mean,
         squared_variance=1.25 * n_in * std**4,

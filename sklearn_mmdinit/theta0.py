@@ -388,7 +388,7 @@ def put_arrays_(module: nn.Module, arrays: Mapping[str, np.ndarray]) -> None:
     new = {key: torch.tensor(array) for key, array in arrays.items()}
     for key, value in new.items():
         if (old := state[key]).dtype == torch.float64:
-            # A float64 value that rounds to theta0's float32 value keeps its further digits.
+            # A float64 value of the module stays as it is if theta0 holds it rounded to float32.
             new[key] = torch.where(value.to(old) == old.float(), old, value.to(old))
     module.load_state_dict(new, strict=False)
 
@@ -420,7 +420,7 @@ def _begin_of_part(target: Path) -> str:
 
 def _keep_mode(before: Path, after: Path) -> None:
     """Give the file `after` the permissions of `before`."""
-    # Some file systems have no chmod. There all permissions are equal.
+    # Not if they are equal: some file systems have no chmod, and equal permissions for all files.
     mode = stat.S_IMODE(before.stat().st_mode)
     if mode != stat.S_IMODE(after.stat().st_mode):
         after.chmod(mode)

@@ -145,7 +145,7 @@ class RandomAffine(BaseEstimator):
 
     @own_settings()
     def __call__(self, X: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Change images X (n, n_pixels) or (n, ...) of three axes by draws from `rng`.
+        """Return images X (n, n_pixels), or (n, ...) with three axes, changed at random.
 
         X is of float32 or float64, on any scale; the result has its shape and type.
         """
@@ -167,7 +167,10 @@ class RandomAffine(BaseEstimator):
         return changed.reshape(X.shape).numpy()
 
     def _maps(self, n: int, height: int, width: int, rng: np.random.Generator) -> np.ndarray:
-        """Maps (n, 2, 3) of positions in changed images to those in the given ones, -1 to 1."""
+        """Affine maps (n, 2, 3) from positions in changed images to positions in given ones.
+
+        Positions range from -1 to 1 along each axis.
+        """
 
         def amounts(largest: float) -> np.ndarray:
             return rng.uniform(-largest, largest, n)
@@ -233,7 +236,7 @@ class RandomCorruption(BaseEstimator):
         self.p = p
 
     def __call__(self, X: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Replace entries of rows X (n, ...) of any type by draws from `rng`; copies X.
+        """Return a copy of rows X (n, ...), of any type, in which random entries are replaced.
 
         A single row stays unchanged.
         """
@@ -283,7 +286,7 @@ class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     image_shape_ : tuple of int
         Channels, height and width.
     n_features_in_ : int
-        Number of values of a flat row; of images with three axes, the length of the first one.
+        Number of values of a flat row, or the length of the first of an image's three axes.
     feature_names_in_ : ndarray of str
         Names of the columns, if ``fit`` got any.
 
@@ -392,8 +395,9 @@ def _histograms(images: torch.Tensor, cell: int, n_orientations: int, floor: flo
     by_pixel = lengths.new_zeros(len(images), n_orientations, height, width)
     by_pixel.scatter_add_(1, nearest, lengths * (1 - share))
     by_pixel.scatter_add_(1, (nearest + 1) % n_orientations, lengths * share)
-    # The square is centred on its cell. If a cell's side is odd, the square would begin in the
-    # middle of a pixel: the squares that begin half a pixel earlier and later are averaged.
+    # A histogram covers a square of side 2 * cell around the centre of its cell. If `cell` is odd,
+    # the square begins in the middle of a pixel. Then the squares that begin half a pixel earlier
+    # and later are averaged.
     starts = list(product({cell // 2, cell - cell // 2}, repeat=2))
     by_cell = torch.stack([_windows(by_pixel, cell, *start) for start in starts]).mean(dim=0)
     # Histograms are divided by their peaks before the norm, because small squares underflow.

@@ -159,6 +159,6 @@ def test_what_is_wrong_is_said_before_an_initializer_learns(digits, fitted):
             LearnedFeatures([endless, second]).fit(X)
     with pytest.raises(NotFittedError):
         LearnedFeatures([fitted]).transform(X)
-    with pytest.warns(UserWarning, match="40 labelled rows alone, .*put its FrozenEstimator"):
+    with pytest.warns(UserWarning, match="40 labelled rows alone, .*put FrozenEstimator"):
         LearnedFeatures([unfitted()]).fit(X[:40], y[:40])
     LearnedFeatures([fitted]).fit(X[:40], y[:40])  # learns nothing
