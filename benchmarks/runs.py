@@ -9,11 +9,11 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class Run:
     file: str  # with its figures
-    title: str  # its heading in the report
+    title: str  # its heading in an appendix of the report
     command: str  # what follows "python benchmarks/"
     time: str  # how long that takes from the beginning, to follow "about"
     section: str = ""  # heading above its own; without one it is in other pages alone
-    tables: tuple[str, ...] = ()  # what the report shows of it, of reporting.tables.TABLES
+    tables: tuple[str, ...] = ()  # what the appendix shows of it, of reporting.tables.TABLES
     minus: str = ""  # what its table of differences is called,
     beside: str = ""  # and the file that is subtracted
     how: str = ""  # what the command does not say
@@ -283,7 +283,36 @@ RUNS = (
     Run("speed-cuda.json", "Whole fits on a GPU", "speed.py --device cuda --sections fits",
         "two minutes on one H100 and 16 cores", how="two sizes of four"),
 )  # fmt: skip
-"""All of them, in the order of the report; those that it does not have come last."""
+"""All of them, in the order of the appendices; those that these do not have come last."""
 
-SECTIONS = tuple(dict.fromkeys(run.section for run in RUNS if run.section))
-"""The report's headings."""
+
+@dataclass(frozen=True)
+class Appendix:
+    title: str
+    short: str  # where the reader finds less
+    sections: tuple[str, ...]
+
+
+APPENDICES = {
+    "appendix-paper": Appendix(
+        "The paper in full",
+        "In short: [the paper](paper.md).",
+        (MAIN, DRAWS, KERNELS, APPENDIX),
+    ),
+    "appendix-mnist": Appendix(
+        "MNIST in full",
+        "In short: [MNIST and its rivals](mnist.md).",
+        (RIVALS, COHERENCE, AUGMENTATION, ROUNDS, GRADIENTS, FRESH, CONVNETS),
+    ),
+    "appendix-data": Appendix(
+        "Other data in full",
+        "In short: [other data](other-data.md).",
+        (OTHER_DATA,),
+    ),
+    "appendix-settings": Appendix(
+        "Settings in full",
+        "In short: [settings](settings.md), [speed](speed.md).",
+        (TIME,),
+    ),
+}
+"""The generated pages of the report, by file name; each section is in one of them."""
