@@ -12,7 +12,7 @@ from protocol.contenders import ALL_RIVALS, RIVALS, scratch_of
 from protocol.methods import FEATURES_THETA0, theta0_of
 from reporting.data_tables import FRESH, LINE, means_of, rivals_of
 from reporting.estimates import N, gains, mean_by
-from reporting.layout import Table, gain_text
+from reporting.layout import Table, gain_text, several
 from reporting.results import Library
 from reporting.task_tables import OURS, rows_of_all_files, wide_of
 
@@ -43,13 +43,13 @@ WORTH = (
     Claim("Fashion-MNIST, two classes, 60 labels", f"{MNIST}#fashion-mnist",
           "fashion-augmented.json", 5, FEATURES_THETA0),
     *(
-        Claim(f"`StackedStartsClassifier`, 31 data sets, N = {n}",
+        Claim(f"`StackedStartsClassifier`, N = {n}",
               f"{DATA}#the-stack-as-it-is-now", "real-data-features.json", n, LINE)
         for n in (1, 5, 20)
     ),
     Claim("an earlier form of it, beside rivals, N = 5",
           f"{DATA}#the-stack-before-beside-its-rivals", "real-data.json", 5, LINE),
-    Claim("one network from learned weights, 31 data sets, N = 1",
+    Claim("one network from learned weights, N = 1",
           f"{DATA}#the-stack-as-it-is-now", "real-data-features.json", 1, "head first"),
     Claim("features of a small ConvNet, MNIST, two classes, 60 labels", f"{MNIST}#a-small-convnet",
           "mnist-convnet.json", 5, "convnet/features+logistic"),
@@ -58,7 +58,7 @@ OF_PAPER = (
     Claim("MNIST, two classes, 60 labels, from Xavier's weights", f"{PAPER}#table-1",
           ALL_FILES, 5, OURS),
     Claim("the same, 480 labels", f"{PAPER}#table-1", ALL_FILES, 40, OURS),
-    Claim("31 data sets, N = 5", f"{DATA}#the-stack-before-beside-its-rivals",
+    Claim("other data, N = 5", f"{DATA}#the-stack-before-beside-its-rivals",
           "real-data.json", 5, "paper"),
 )  # fmt: skip
 LIMITS = (
@@ -66,11 +66,11 @@ LIMITS = (
           "mnist-images.json", 40, FEATURES_THETA0),
     Claim("Fashion-MNIST, two classes, 480 labels", f"{MNIST}#fashion-mnist",
           "fashion-augmented.json", 40, FEATURES_THETA0),
-    Claim("coherence alone, 31 data sets, N = 5",
+    Claim("coherence alone, N = 5",
           f"{DATA}#the-stack-before-beside-its-rivals", "real-data.json", 5, "coherence"),
     Claim("learned features within the stack, N = 5",
           f"{DATA}#the-stack-as-it-is-now", "real-data-features.json", 5, LINE, f"{LINE}, fresh"),
-    Claim("the earlier stack, 27 data sets listed before, N = 1",
+    Claim("the earlier stack, on sets listed before, N = 1",
           f"{DATA}#sets-listed-before-any-was-measured", "real-data-confirmation.json", 1, LINE),
 )  # fmt: skip
 
@@ -93,7 +93,8 @@ def _row(claim: Claim, library: Library) -> list[str]:
     own, means = accuracies[claim.method], accuracies.mean()
     best = means[rivals].idxmax() if rivals else ""
     fresh = claim.fresh or scratch_of(theta0_of(claim.method)) or FRESH
-    row = [f"[{claim.words}](report/{claim.page})", f"{means[claim.method]:.1f}"]
+    over = several([len(accuracies)], accuracies.index.names[-1])
+    row = [f"[{claim.words}](report/{claim.page})", over, f"{means[claim.method]:.1f}"]
     for name, words in ((best, f" ({best.removeprefix('rival/')})"), (fresh, "")):
         if not name:
             row += ["-", "-"]
@@ -106,5 +107,5 @@ def _row(claim: Claim, library: Library) -> list[str]:
 
 def claims_table(claims: tuple[Claim, ...], library: Library) -> Table:
     """A row a claim, beside the best rival of its file, known only afterwards, and scratch."""
-    head = ["claim", "accuracy", "best rival", "above it", "fresh weights", "above them"]
+    head = ["claim", "over", "accuracy", "best rival", "above it", "fresh weights", "above them"]
     return Table("", pd.DataFrame([_row(claim, library) for claim in claims], columns=head))

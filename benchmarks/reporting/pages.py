@@ -80,7 +80,7 @@ def counted_claims(claims: tuple[Claim, ...], counts: dict[str, str], library: L
         figures = agreement["figures"][agreement["table"].str.contains(pattern)]
         ours, of = figures.str.split(" of ", expand=True).astype(int).sum()
         link = f"[{words}: figures that agree](report/{PAPER}#what-agrees)"
-        rows.append([link, f"{ours} of {of}", "-", "-", "-", "-"])
+        rows.append([link, "-", f"{ours} of {of}", "-", "-", "-", "-"])
     table = claims_table(claims, library)
     counted = pd.DataFrame(rows, columns=table.head)
     return Table(table.title, pd.concat([counted, table.frame]))
