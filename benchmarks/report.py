@@ -1,15 +1,17 @@
 """Claim: every table of the report and of the README is of committed measurements.
 
-All of ``benchmarks/results/REPORT.md`` comes from the JSON beside it, short notes by people in the
-folder ``notes`` apart. The README, ``benchmarks/results/README.md`` and the pages of ``docs/guide``
-hold pairs of comments, and what stands between them is written too::
+People write the pages of the report (``benchmarks/results/REPORT.md``, ``report/*.md``), the README
+and the pages of ``docs/guide``. These hold pairs of comments, and what stands between them is
+written here::
 
     <!-- table: mnist-full.json accuracy -->
     ...
     <!-- end of table -->
 
 The first word names a file of ``benchmarks/results``, the second a table made of it, a key of
-``reporting.tables.TABLES``; or one made of several files, a key of ``reporting.pages.DIGESTS``.
+``reporting.tables.TABLES``. ``REPORT.md`` in place of a file names a table made of several files, a
+key of ``reporting.pages.DIGESTS``. The report's appendices (``report/appendix-*.md``,
+``APPENDICES`` of ``runs.py``) are written whole, with what the folder ``notes`` has for a heading.
 The README's picture, ``benchmarks/results/in-words.png``, is drawn again where its figures are not
 those of the results. Run it after a new result (some seconds)::
 
@@ -28,13 +30,20 @@ from protocol.command import command_parser
 from protocol.store import write_atomically
 from reporting.headline import PICTURE, draw_headline, headline_digest
 from reporting.layout import as_markdown
-from reporting.pages import DIGESTS, report
+from reporting.pages import DIGESTS, appendix
 from reporting.results import Library
 from reporting.tables import build_table
+from runs import APPENDICES
 
 RESULTS = Path(__file__).resolve().parent / "results"
 ROOT = RESULTS.parents[1]
-DOCUMENTS = (ROOT / "README.md", RESULTS / "README.md", *sorted(ROOT.glob("docs/guide/*.md")))
+DOCUMENTS = (
+    ROOT / "README.md",
+    *sorted(RESULTS.glob("*.md")),
+    *(path for path in sorted(RESULTS.glob("report/*.md")) if path.stem not in APPENDICES),
+    *sorted(ROOT.glob("docs/guide/*.md")),
+)
+OF_SEVERAL = "REPORT.md"
 BLOCK = re.compile(
     r"(?P<head><!-- table: (?P<file>\S+) (?P<kind>\S+) -->\n)(?P<body>.*?)"
     r"(?P<tail><!-- end of table -->)",
@@ -47,7 +56,7 @@ def rewrite(text: str, library: Library) -> str:
 
     def replace(match: re.Match[str]) -> str:
         file, kind = match["file"], match["kind"]
-        if kind in DIGESTS:
+        if file == OF_SEVERAL and kind in DIGESTS:
             table = DIGESTS[kind](library)
         else:
             table = build_table(kind, library.results(file))
@@ -63,7 +72,10 @@ def rewrite(text: str, library: Library) -> str:
 
 
 def pages_of(library: Library) -> dict[Path, str]:
-    made = {library.folder / "REPORT.md": report(library)}
+    made = {
+        library.folder / "report" / f"{name}.md": appendix(library, page)
+        for name, page in APPENDICES.items()
+    }
     for path in DOCUMENTS:
         try:
             made[path] = rewrite(path.read_text(encoding="utf-8"), library)

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class Run:
     file: str  # with its figures
-    title: str  # its heading in the report
+    title: str  # its heading in an appendix of the report
     command: str  # what follows "python benchmarks/"
     time: str  # how long that takes from the beginning, to follow "about"
     section: str = ""  # heading above its own; without one it is in other pages alone
-    tables: tuple[str, ...] = ()  # what the report shows of it, of reporting.tables.TABLES
+    tables: tuple[str, ...] = ()  # what the appendix shows of it, of reporting.tables.TABLES
     minus: str = ""  # what its table of differences is called,
     beside: str = ""  # and the file that is subtracted
     how: str = ""  # what the command does not say
@@ -43,8 +43,8 @@ TIME = "Accuracy against time"
 
 OF_TASKS = ("against", "accuracy")
 OF_SETS = (
-    "few_labels", "few_labels_gains", "few_labels_kinds", "few_labels_sets", "few_labels_worst",
-    "few_labels_seconds",
+    "few_labels", "few_labels_gains", "few_labels_kinds", "few_labels_on_tables",
+    "few_labels_sets", "few_labels_worst", "few_labels_seconds",
 )  # fmt: skip
 WHOLE = "--methods stacked 's[!t]*' '[!s]*'"
 """All of real_data.py but the line without some of its parts."""
@@ -203,7 +203,8 @@ RUNS = (
     Run("real-data-features.json", "Report sets, by the stack on learned features",
         "real_data.py --split report --n-labels 1 5 20 --draws 3 --methods stacked "
         "'stacked, fresh' scratch 'head first' 'row+features'", "20 minutes on 2 cores", OTHER_DATA,
-        ("few_labels", "few_labels_gains", "few_labels_worst", "few_labels_seconds")),
+        ("few_labels", "few_labels_gains", "few_labels_on_tables", "few_labels_worst",
+         "few_labels_seconds")),
     Run("real-data-confirmation.json", "Confirmation sets, listed before any was measured",
         "real_data.py --split confirmation --n-labels 1 5 20 --draws 12 --methods stacked "
         "'s[!t]*' '[!su]*'", "two hours on 2 cores", OTHER_DATA, OF_SETS,
@@ -221,17 +222,18 @@ RUNS = (
     Run("real-data-published.json", "Sets with published figures",
         "real_data.py --sets splice optdigits pima contraceptive --n-labels 5 --draws 20 --methods "
         "stacked scratch coherence corruption scarf logistic svm prototype forest self-training",
-        "15 minutes on one core", OTHER_DATA, ("few_labels_each",)),
+        "15 minutes on one core", OTHER_DATA, ("few_labels_each", "few_labels_each_gains")),
     Run("real-data-texts.json", "Texts, with UMAP",
         "real_data.py --sets 20-newsgroups imdb clinc150 --n-labels 5 --draws 4",
-        "half an hour on 2 cores", OTHER_DATA, ("few_labels_each",),
+        "half an hour on 2 cores", OTHER_DATA, ("few_labels_each", "few_labels_each_gains"),
         how="the first of which settings were chosen on"),
     Run("real-data-vectors.json", "Texts by static vectors of their words, with UMAP",
         "real_data.py --sets '*-vectors' --n-labels 5 --draws 4", "20 minutes on 2 cores",
-        OTHER_DATA, ("few_labels_each",)),
+        OTHER_DATA, ("few_labels_each", "few_labels_each_gains")),
     Run("real-data-photographs.json", "CIFAR-10: 40 and 250 labels of 45,000 photographs",
         "real_data.py --sets cifar-10 --n-labels 4 25 --draws 4 --methods '[!u]*'",
-        "half an hour on 2 cores", OTHER_DATA, ("few_labels_each", "few_labels_seconds")),
+        "half an hour on 2 cores", OTHER_DATA,
+        ("few_labels_each", "few_labels_each_gains", "few_labels_seconds")),
     Run("agreement.json", "Told before any training",
         "agreement.py --results benchmarks/results", "ten minutes on one core", OTHER_DATA,
         ("agreement",), how="after `real-data-development.json`"),
@@ -283,7 +285,36 @@ RUNS = (
     Run("speed-cuda.json", "Whole fits on a GPU", "speed.py --device cuda --sections fits",
         "two minutes on one H100 and 16 cores", how="two sizes of four"),
 )  # fmt: skip
-"""All of them, in the order of the report; those that it does not have come last."""
+"""All of them, in the order of the appendices; those that these do not have come last."""
 
-SECTIONS = tuple(dict.fromkeys(run.section for run in RUNS if run.section))
-"""The report's headings."""
+
+@dataclass(frozen=True)
+class Appendix:
+    title: str
+    short: str  # where the reader finds less
+    sections: tuple[str, ...]
+
+
+APPENDICES = {
+    "appendix-paper": Appendix(
+        "The paper in full",
+        "In short: [the paper](paper.md).",
+        (MAIN, DRAWS, KERNELS, APPENDIX),
+    ),
+    "appendix-mnist": Appendix(
+        "MNIST in full",
+        "In short: [MNIST and its rivals](mnist.md).",
+        (RIVALS, COHERENCE, AUGMENTATION, ROUNDS, GRADIENTS, FRESH, CONVNETS),
+    ),
+    "appendix-data": Appendix(
+        "Other data in full",
+        "In short: [other data](other-data.md).",
+        (OTHER_DATA,),
+    ),
+    "appendix-settings": Appendix(
+        "Settings in full",
+        "In short: [settings](settings.md), [speed](speed.md).",
+        (TIME,),
+    ),
+}
+"""The generated pages of the report, by file name; each section is in one of them."""

@@ -21,6 +21,10 @@ PAGES = {
     "CONTRIBUTING.md": "generated/project/contributing",
     "RELEASING.md": "generated/project/releasing",
     "CHANGELOG.md": "generated/project/changelog",
+    **{
+        f"benchmarks/results/report/{path.name}": f"generated/project/report/{path.stem}"
+        for path in sorted(ROOT.glob("benchmarks/results/report/*.md"))
+    },
 }
 
 FENCED = re.compile(r"(^```.*?^```$)", re.DOTALL | re.MULTILINE)

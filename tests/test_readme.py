@@ -155,8 +155,7 @@ def anchors(document):
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-DOCUMENTS = ["README", "CONTRIBUTING", "RELEASING", "CHANGELOG"]
-DOCUMENTS += ["benchmarks/results/README", "benchmarks/results/REPORT"]
+DOCUMENTS = ["README", *(name.removesuffix(".md") for name in links.PAGES)]
 DOCUMENTS += [f"docs/{name}" for name, text in PAGES.items() if "](" in text]
 
 

@@ -128,6 +128,22 @@ def _by_kind(results: Results) -> Table:
     return Table(title, pd.DataFrame(rows))
 
 
+def _on_tables(results: Results) -> Table:
+    """A row for each other method than fresh weights, over sets that are tables."""
+    title = (
+        f"On the tables alone, each method minus `{FRESH}` (points): mean over sets of the paired "
+        "differences and its 95% t interval over sets"
+    )
+    accuracies, kinds = means_of(results), kinds_of(results)
+    accuracies = accuracies[accuracies.index.get_level_values("set").map(kinds) == "table"]
+    if FRESH not in accuracies or accuracies.empty:
+        return Table(title, pd.DataFrame())
+    gained = gains(accuracies.drop(columns=FRESH).sub(accuracies[FRESH], axis=0))
+    cells = texts(gain_text, gained.mean, gained.low, gained.high)
+    heads = {n: f"N = {n}, {several([k], 'set')}" for n, k in accuracies.groupby(N).size().items()}
+    return named_rows(title, cells.rename(columns=heads), "method")
+
+
 # By set
 
 
@@ -146,6 +162,21 @@ def _of_each(results: Results) -> Table:
     shown = texts("{:.1f} ± {:.1f}".format, cells.mean().T, cells.std().T)
     shown.columns = [f"{name}, N = {n}" for name, n in shown.columns]
     return named_rows("Accuracy (%): mean ± std over draws", shown, "method")
+
+
+def _gains_on_each(results: Results) -> Table:
+    """The same as differences."""
+    title = (
+        f"`{LINE}` minus each method (points): mean over draws of the paired differences and its "
+        "95% t interval over draws"
+    )
+    draws = draws_of(results).dropna()
+    if LINE not in draws:
+        return Table(title, pd.DataFrame())
+    gained = gains(-draws.drop(columns=LINE).sub(draws[LINE], axis=0), "set", N)
+    cells = texts(gain_text, gained.mean, gained.low, gained.high)
+    cells.columns = [f"{name}, N = {n}" for name, n in cells.columns]
+    return named_rows(title, cells, "method")
 
 
 def _by_set(results: Results) -> Table:
@@ -235,8 +266,10 @@ DATA_TABLES: dict[str, Callable[[Results], Table]] = {
     "few_labels": _few_labels,
     "few_labels_gains": _gains,
     "few_labels_kinds": _by_kind,
+    "few_labels_on_tables": _on_tables,
     "few_labels_sets": _by_set,
     "few_labels_each": _of_each,
+    "few_labels_each_gains": _gains_on_each,
     "few_labels_worst": _worst,
     "few_labels_seconds": _seconds,
 }

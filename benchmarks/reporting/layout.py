@@ -26,9 +26,10 @@ class Table:
 
 
 def as_markdown(table: Table) -> str:
-    """The table as GitHub reads it."""
+    """The table as GitHub reads it, its title above it where it has one."""
     lines = [table.head, ["---"] * len(table.head), *table.rows]
-    return "\n".join([f"{table.title}:", "", *(f"| {' | '.join(line)} |" for line in lines)])
+    title = [f"{table.title}:", ""] if table.title else []
+    return "\n".join([*title, *(f"| {' | '.join(line)} |" for line in lines)])
 
 
 def mean_and_std(mean: float, std: float | None = None) -> str:

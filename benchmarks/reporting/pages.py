@@ -1,13 +1,16 @@
-"""What is made of several files: the report, by ``report.md.j2``, and digests for a README.
+"""What is made of several files: the report's appendices, and digests for pages by people.
 
-The report is a loop over ``runs.py``: under each heading the tables that a run declares.
+An appendix is a loop over ``runs.py`` by ``appendix.md.j2``: under each heading the tables that a
+run declares.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import pandas as pd
 
 import runs
+from reporting.claims import LIMITS, OF_PAPER, PAPER, WORTH, Claim, claims_table
 from reporting.estimates import Estimates
 from reporting.headline import headline_table
 from reporting.layout import Table, as_markdown, template_environment
@@ -69,11 +72,30 @@ def agreement_table(library: Library) -> Table:
     return Table(title, pd.DataFrame(rows, columns=["table", "runs", "figures", "within"]))
 
 
-# The report
+def counted_claims(claims: tuple[Claim, ...], counts: dict[str, str], library: Library) -> Table:
+    """Claims of the first page, after how many figures agree by the paper's text."""
+    agreement = agreement_table(library).frame
+    rows = []
+    for words, pattern in counts.items():
+        figures = agreement["figures"][agreement["table"].str.contains(pattern)]
+        ours, of = figures.str.split(" of ", expand=True).astype(int).sum()
+        link = f"[{words}: figures that agree](report/{PAPER}#what-agrees)"
+        rows.append([link, "-", f"{ours} of {of}", "-", "-", "-", "-"])
+    table = claims_table(claims, library)
+    counted = pd.DataFrame(rows, columns=table.head)
+    return Table(table.title, pd.concat([counted, table.frame]))
+
+
+def made_with(library: Library) -> Table:
+    """What each file of the appendices was made with."""
+    return made_with_table(library, [run.file for run in runs.RUNS if run.section])
+
+
+# The appendices
 
 
 def tables_of(run: runs.Run, library: Library) -> Iterator[Table]:
-    """What the report shows of a run."""
+    """What an appendix shows of a run."""
     results = library.results(run.file)
     if run.beside:
         yield differences_table(run.minus, results, library.results(run.beside))
@@ -81,16 +103,15 @@ def tables_of(run: runs.Run, library: Library) -> Iterator[Table]:
         yield build_table(kind, results)
 
 
-def report(library: Library) -> str:
-    """The whole document; its links are from the library's folder, where it will stand too."""
+def appendix(library: Library, page: runs.Appendix) -> str:
+    """One page; its links are from the folder ``report`` of the library's."""
     environment = template_environment()
     environment.filters["markdown"] = as_markdown
-    text = environment.get_template("report.md.j2").render(
+    text = environment.get_template("appendix.md.j2").render(
+        page=page,
         library=library,
         runs=runs,
-        agreement=agreement_table(library),
         ranking=ranking_table(library, every=True),
-        made_with=made_with_table(library, [run.file for run in runs.RUNS if run.section]),
         tables_of=tables_of,
     )
     # Where a block is left out, no gap stands.
@@ -98,10 +119,21 @@ def report(library: Library) -> str:
     return "\n\n".join(filter(None, blocks)) + "\n"
 
 
-DIGESTS = {
+DIGESTS: dict[str, Callable[[Library], Table]] = {
     "agreement": agreement_table,
     "headline": headline_table,
     "ranking": ranking_table,
     "commands": commands,
+    "made_with": made_with,
+    "worth": partial(claims_table, WORTH),
+    "paper": partial(counted_claims, OF_PAPER, {"Tables 1 and 2": "^Table "}),
+    "limits": partial(
+        counted_claims,
+        LIMITS,
+        {
+            "the paper's dead neurons": "^Dead neurons, (?:sum|from)",
+            "the paper's grid of s and lambda": "^Scale .*, sum",
+        },
+    ),
 }
 """From all results to a table of several of them, by kind."""

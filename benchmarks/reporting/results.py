@@ -33,8 +33,8 @@ class Library:
             raise ValueError(f"results {file!r} cannot be read: {error}") from error
 
     def picture(self, file: str, words: str) -> str:
-        """A link to a picture, or nothing where there is none."""
-        return f"![{words}]({file})" if (self.folder / file).is_file() else ""
+        """A link to a picture from an appendix, or nothing where there is none."""
+        return f"![{words}](../{file})" if (self.folder / file).is_file() else ""
 
     def note(self, heading: str) -> str:
         """What the note named as a heading's anchor says, or nothing where there is none."""

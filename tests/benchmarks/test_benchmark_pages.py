@@ -1,15 +1,21 @@
 """The report: of results made up, and the committed one."""
 
+import re
+
 import pytest
 
 import report
 from reporting import headline
+from reporting.claims import Claim, claims_table
 from reporting.estimates import accuracy_over_runs
 from reporting.results import Library
 from reporting.task_tables import WAYS, wide_of
-from results_stand_in import flat, task_results, write_all
-from runs import RUNS
+from results_stand_in import flat, records, task_results, write_all
+from runs import APPENDICES, RUNS
 
+REPORT_PAGES = {*(report.RESULTS / "report").glob("*.md")}
+APPENDIX_PAGES = [report.RESULTS / "report" / f"{name}.md" for name in APPENDICES]
+INTERVAL = re.compile(r"\[[-+]?[\d.]+, [-+]?[\d.]+\]")
 RUN_OF = {run.file: run for run in RUNS}
 
 COHERENT = {
@@ -79,7 +85,32 @@ def test_the_picture_is_drawn_again_where_its_figures_are_others(tmp_path):
 
 def test_the_report_says_what_the_committed_results_say(capsys):
     assert report.main(["--check"]) == 0, capsys.readouterr().err
-    text = (report.RESULTS / "REPORT.md").read_text(encoding="utf-8")
+    text = "".join(path.read_text(encoding="utf-8") for path in APPENDIX_PAGES)
     assert all(f"\n### {run.title}\n" in text for run in RUNS if run.section)
     for note in (report.RESULTS / "notes").iterdir():
         assert note.read_text(encoding="utf-8").strip() in text, note.name
+
+
+def test_the_report_is_read_on_one_screen_and_a_page_a_topic():
+    first = (report.RESULTS / "REPORT.md").read_text(encoding="utf-8")
+    assert first.count("\n") <= 60
+    for path in REPORT_PAGES - {*APPENDIX_PAGES}:
+        text = path.read_text(encoding="utf-8")
+        assert f"](report/{path.name})" in first, path.name
+        assert text.count("\n") <= 250 or path.name == "files.md", path.name
+        # Figures with intervals stand in tables.
+        paragraphs = report.BLOCK.sub("", text).split("\n\n")
+        assert all(len(INTERVAL.findall(words)) <= 1 for words in paragraphs), path.name
+
+
+def test_a_claim_is_compared_with_the_best_rival_of_its_runs_and_with_fresh_weights(tmp_path):
+    """By hand: 97, 96 and 75 in each run, and a rival that is measured in one run alone."""
+    rows = COHERENT | {"rival/1-nn": 90.0, "rival/label-spreading": 96.0}
+    scores = [*flat(rows), *records({"rival/rbf-svm": [[1.0, 1.0]]})]
+    library = write_all(tmp_path, {"own.json": task_results(scores)})
+    claim = Claim("what", "page.md", "own.json", 5, "xavier/fcn/ours+coherence")
+    table = claims_table((claim,), library)
+    words, over, ours, best, above, fresh, above_fresh = table.rows[0]
+    assert (words, over, ours) == ("[what](report/page.md)", "4 runs", "97.5")
+    assert (best, above) == ("96.5 (label-spreading)", "+1.00 [+1.00, +1.00]")
+    assert (fresh, above_fresh) == ("75.5", "+22.00 [+22.00, +22.00]")

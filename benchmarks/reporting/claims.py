@@ -1,0 +1,111 @@
+"""The first page of the report: each claim with its figures, taken from the files that hold them.
+
+A claim is an accuracy beside others. Intervals are over runs, each with a theta0 of its own, or
+over data sets.
+"""
+
+from dataclasses import dataclass
+
+import pandas as pd
+
+from protocol.contenders import ALL_RIVALS, RIVALS, scratch_of
+from protocol.methods import FEATURES_THETA0, theta0_of
+from reporting.data_tables import FRESH, LINE, means_of, rivals_of
+from reporting.estimates import N, gains, mean_by
+from reporting.layout import Table, gain_text, several
+from reporting.results import Library
+from reporting.task_tables import OURS, rows_of_all_files, wide_of
+
+
+@dataclass(frozen=True)
+class Claim:
+    words: str
+    page: str  # with the whole tables, from the folder ``report``
+    file: str  # or ``ALL_FILES``
+    n: int  # labels of each class; of each digit, where the ten digits are two classes
+    method: str
+    fresh: str = ""  # the same without learned weights, where its name does not say so
+
+
+ALL_FILES = "all files of the paper's tasks"
+MNIST, DATA, PAPER = "mnist.md", "other-data.md", "paper.md"
+IMAGES = "with oriented gradients and augmentation"
+
+WORTH = (
+    Claim(f"MNIST, 1 label of each digit, {IMAGES}", f"{MNIST}#ten-classes",
+          "mnist-ten-way-images.json", 1, FEATURES_THETA0),
+    Claim("the same from pixels alone", f"{MNIST}#ten-classes",
+          "mnist-ten-way-rows.json", 1, FEATURES_THETA0),
+    Claim(f"MNIST, two classes, 60 labels, {IMAGES}", f"{MNIST}#two-classes",
+          "mnist-images.json", 5, FEATURES_THETA0),
+    Claim("the same from pixels alone", f"{MNIST}#two-classes",
+          "mnist-rows.json", 5, FEATURES_THETA0),
+    Claim("Fashion-MNIST, two classes, 60 labels", f"{MNIST}#fashion-mnist",
+          "fashion-augmented.json", 5, FEATURES_THETA0),
+    *(
+        Claim(f"`StackedStartsClassifier`, N = {n}",
+              f"{DATA}#the-stack-as-it-is-now", "real-data-features.json", n, LINE)
+        for n in (1, 5, 20)
+    ),
+    Claim("an earlier form of it, beside rivals, N = 5",
+          f"{DATA}#the-stack-before-beside-its-rivals", "real-data.json", 5, LINE),
+    Claim("one network from learned weights, N = 1",
+          f"{DATA}#the-stack-as-it-is-now", "real-data-features.json", 1, "head first"),
+    Claim("features of a small ConvNet, MNIST, two classes, 60 labels", f"{MNIST}#a-small-convnet",
+          "mnist-convnet.json", 5, "convnet/features+logistic"),
+)  # fmt: skip
+OF_PAPER = (
+    Claim("MNIST, two classes, 60 labels, from Xavier's weights", f"{PAPER}#table-1",
+          ALL_FILES, 5, OURS),
+    Claim("the same, 480 labels", f"{PAPER}#table-1", ALL_FILES, 40, OURS),
+    Claim("other data, N = 5", f"{DATA}#the-stack-before-beside-its-rivals",
+          "real-data.json", 5, "paper"),
+)  # fmt: skip
+LIMITS = (
+    Claim(f"MNIST, two classes, 480 labels, {IMAGES}", f"{MNIST}#two-classes",
+          "mnist-images.json", 40, FEATURES_THETA0),
+    Claim("Fashion-MNIST, two classes, 480 labels", f"{MNIST}#fashion-mnist",
+          "fashion-augmented.json", 40, FEATURES_THETA0),
+    Claim("coherence alone, N = 5",
+          f"{DATA}#the-stack-before-beside-its-rivals", "real-data.json", 5, "coherence"),
+    Claim("learned features within the stack, N = 5",
+          f"{DATA}#the-stack-as-it-is-now", "real-data-features.json", 5, LINE, f"{LINE}, fresh"),
+    Claim("the earlier stack, on sets listed before, N = 1",
+          f"{DATA}#sets-listed-before-any-was-measured", "real-data-confirmation.json", 1, LINE),
+)  # fmt: skip
+
+
+def _units(claim: Claim, library: Library) -> tuple[pd.DataFrame, list[str]]:
+    """Accuracies by (run or set) and method, and which methods are rivals measured in all."""
+    if claim.file == ALL_FILES:
+        accuracies, rivals = mean_by(rows_of_all_files(library), N, "run"), [*RIVALS]
+    elif "sets" in (results := library.results(claim.file)):
+        accuracies = means_of(results)
+        rivals = [*rivals_of(accuracies)]
+    else:
+        accuracies, rivals = mean_by(wide_of(results), N, "run"), [*ALL_RIVALS]
+    at_n = accuracies.loc[[claim.n]]
+    return at_n, [name for name in rivals if name in at_n and at_n[name].notna().all()]
+
+
+def _row(claim: Claim, library: Library) -> list[str]:
+    accuracies, rivals = _units(claim, library)
+    own, means = accuracies[claim.method], accuracies.mean()
+    best = means[rivals].idxmax() if rivals else ""
+    fresh = claim.fresh or scratch_of(theta0_of(claim.method)) or FRESH
+    over = several([len(accuracies)], accuracies.index.names[-1])
+    row = [f"[{claim.words}](report/{claim.page})", over, f"{means[claim.method]:.1f}"]
+    for name, words in ((best, f" ({best.removeprefix('rival/')})"), (fresh, "")):
+        if not name:
+            row += ["-", "-"]
+            continue
+        gained = gains((own - accuracies[name]).to_frame(0).dropna())
+        difference = gain_text(*(part.loc[0, claim.n] for part in gained[:3]))
+        row += [f"{means[name]:.1f}{words}", difference]
+    return row
+
+
+def claims_table(claims: tuple[Claim, ...], library: Library) -> Table:
+    """A row a claim, beside the best rival of its file, known only afterwards, and scratch."""
+    head = ["claim", "over", "accuracy", "best rival", "above it", "fresh weights", "above them"]
+    return Table("", pd.DataFrame([_row(claim, library) for claim in claims], columns=head))
