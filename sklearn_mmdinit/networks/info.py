@@ -67,6 +67,7 @@ class ModuleInfo:
     taps: Mapping[int, int] = field(default_factory=dict)
     calls: tuple[str, ...] = ()  # names of the layers of TAPPED, in the order of all calls
     last_layer: str = ""  # the linear layer that returns the logits, or hidden_layer; "": none
+    n_biases: int | None = None  # outputs of last_layer; None if it has no bias that is learned
     draws: bool = False  # whether a pass draws random numbers
     stateful: bool = False  # whether a pass changes the module's state, or runs a user's hooks
 
@@ -127,6 +128,7 @@ def inspect_module(
         taps={i: call.axis for i, call in enumerate(calls) if i != last and call.axis >= 0},
         calls=tuple(call.layer for call in calls),
         last_layer=last_layer,
+        n_biases=_n_biases(module.get_submodule(last_layer)) if last_layer else None,
         draws=seen.draws,
         stateful=seen.stateful or has_hooks(module),
     )
@@ -145,6 +147,11 @@ def inspect_module(
             "not learned"
         )
     return replace(info, sampler="functional", why_functional=why, by_vmap=by_vmap)
+
+
+def _n_biases(layer: Any) -> int | None:
+    learned = layer.bias is not None and layer.bias.requires_grad
+    return layer.out_features if learned else None
 
 
 def _why_not_gram(module: nn.Module) -> str:
