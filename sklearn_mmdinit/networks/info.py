@@ -477,7 +477,7 @@ class NetworkBuilder:
     ) -> NetworkBuilder:
         """Inspect a fresh module on rows of X (n, ...)."""
         rows = X[np.arange(_N_EXAMPLES) % len(X)]
-        factory = with_casts(factory, rows)
+        factory = _with_casts(factory, rows)
         module = factory.build_to_train().cpu()
         description = describe(factory, module, X.shape[1:])
         _warn_if_drawn(factory, module)
@@ -563,12 +563,12 @@ def as_examples(X: np.ndarray, integers: bool) -> torch.Tensor:
     return torch.from_numpy(np.array(X, dtype=np.int64 if stay_integers else np.float32))
 
 
-def with_casts(factory: ModuleFactory, X: Any) -> ModuleFactory:
+def _with_casts(factory: ModuleFactory, X: np.ndarray) -> ModuleFactory:
     """The factory; `casts` is set if its module takes rows X (n, ...) only in its own dtypes."""
 
     def passes(module: nn.Module) -> bool:
         module.cpu().eval()
-        examples = as_examples(X.toarray() if issparse(X) else X, takes_integers(module))
+        examples = as_examples(X, takes_integers(module))
         try:
             with torch.no_grad(), isolated_pass(module):
                 module(examples)
@@ -600,8 +600,21 @@ def describe(
     )
 
 
-def describe_with_logits(factory: ModuleFactory, module: nn.Module, X: np.ndarray) -> Architecture:
-    """The architecture of a module that is only fine-tuned, from one pass."""
+def module_to_train(factory: ModuleFactory, X: Any) -> tuple[ModuleFactory, nn.Module, Theta0]:
+    """The factory for rows X (n, ...), a module of it that is only fine-tuned, and its weights."""
+    rows = X[:_N_EXAMPLES].toarray() if issparse(X) else X[:_N_EXAMPLES]
+    factory = _with_casts(factory, rows)
+    module = factory.build_to_train()
+    arrays = arrays_of(module)
+    return factory, module, Theta0(_describe_with_logits(factory, module, rows), arrays)
+
+
+def _describe_with_logits(factory: ModuleFactory, module: nn.Module, X: np.ndarray) -> Architecture:
+    """The architecture of a module, from one pass."""
+    keywords = {name: value for name, value in factory.keywords.items() if name != "init"}
+    if factory.module is MLP and X.shape[1:] == (keywords.get("n_features"),):
+        # No forward pass: it would not be thread-safe.
+        return Architecture.of_perceptron(**keywords)
     module.cpu().eval()
     examples = as_examples(X, takes_integers(module))
     names = {layer: name for name, layer in module.named_modules()}
