@@ -304,7 +304,6 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
         """Raise an error that names the first parameter that is not valid."""
         checks.check_parameters(self)
         net.check_skorch_params(self._skorch_params())
-        torch_device(self.device)
 
     def _seeds(self) -> list[int]:
         """Seeds of the validation split, training, fresh weights and an initializer."""

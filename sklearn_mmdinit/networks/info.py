@@ -12,10 +12,11 @@ import joblib
 import numpy as np
 import torch
 from scipy.sparse import issparse
+from sklearn.utils import gen_batches
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from .._base.environment import in_portions, kept_generators, with_gradients
+from .._base.environment import array_of, kept_generators, with_gradients
 from .._base.mlp import MLP
 from .._base.module_factory import ModuleFactory
 from .._base.random_streams import StepRandom
@@ -45,6 +46,9 @@ SAMPLERS = ("auto", "gram", "functional")
 # Number of examples of an inspection. A second pass has one example fewer: the axis of an output
 # that is then shorter counts examples. Batch normalisation needs at least two.
 _N_EXAMPLES = 4
+
+# Rows whose hidden activations are computed at a time, to bound the memory.
+_ROWS_AT_A_TIME = 1024
 
 # Layers whose outputs are proportional to their weights and biases.
 _SCALING = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
@@ -526,13 +530,13 @@ class NetworkBuilder:
     def hidden(self, theta0: Theta0, X: np.ndarray, device: str | torch.device) -> np.ndarray:
         """Inputs (n, n_units) of the last linear layer at theta0."""
         network, last_layer = self.network_at(theta0, device).eval(), self.known_last_layer()
-        with explained_single_row():
-            H = in_portions(
-                lambda rows: hidden_activations(
-                    network, self.as_examples(rows).to(device), last_layer
-                ),
-                X,
-            )
+        parts = []
+        with explained_single_row(), torch.no_grad():
+            # At least two rows: a batch norm without running statistics cannot pass one.
+            for rows in gen_batches(len(X), _ROWS_AT_A_TIME, min_batch_size=2):
+                examples = self.as_examples(X[rows]).to(device)
+                parts.append(array_of(hidden_activations(network, examples, last_layer)))
+        H = np.concatenate(parts)
         if not np.isfinite(H).all():
             raise ValueError(
                 "hidden activations of X are not finite: values of X are too large; scale X as "
