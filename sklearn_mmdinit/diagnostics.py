@@ -71,7 +71,7 @@ class _Probe:
         if builder is None or builder.architecture.digest != architecture.digest:
             # A Theta0 can make only the built-in perceptron, and no other module.
             module = getattr(source, "module_", None) or theta0.to_module()
-            builder = NetworkBuilder.of(ModuleFactory(uncompiled(module)), self.X)
+            builder, _ = NetworkBuilder.of(ModuleFactory(uncompiled(module)), self.X)
         self.builder: NetworkBuilder = builder
         self.network = builder.network_at(theta0.without_gain(), "cpu")
         own_scale = getattr(learned_by, "perturbation_scale", math.sqrt(0.5))

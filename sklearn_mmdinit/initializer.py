@@ -620,13 +620,11 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         check_is_fitted(self, "theta0_")
         return self.theta0_.intercepts
 
-    @np.errstate(over="ignore", invalid="ignore")  # infinity raises an error
     def _rows(self, X: Any, *, reset: bool = False, **options: Any) -> np.ndarray:
         """Rows of X in the shape that the network takes, checked."""
-        if self.module is None:
-            return np.asarray(checks.rows_checked(self, X, reset=reset, **options)[0])
-        shape = None if reset else self._builder.architecture.input_shape
-        return np.asarray(checks.examples_checked(self, X, reset=reset, shape=shape, **options)[0])
+        options["shape"] = None if reset else self._builder.architecture.input_shape
+        options["allow_nd"] = self.module is not None
+        return np.asarray(checks.examples_checked(self, X, reset=reset, **options)[0])
 
     def _validated(self, X: Any, reset: bool) -> np.ndarray:
         """Check all parameters, then X; return its rows."""
@@ -650,7 +648,9 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         )
         given = of_labels or self.module is not None or not checks.is_auto(self.n_classes)
         self._n_classes_is_known = bool(given)
-        self._builder = NetworkBuilder.of(factory.snapshot(), X, self.sampler, self.hidden_layer)
+        self._builder, theta0 = NetworkBuilder.of(
+            factory.snapshot(), X, self.sampler, self.hidden_layer
+        )
         if not self._builder.takes_integers:
             checks.warn_if_unscaled(X, getattr(self, "feature_names_in_", None))
         self._moments = None if self._builder.takes_integers else RowMoments().with_rows(X)
@@ -661,7 +661,6 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
                 f"{architecture.n_classes} logits; make them equal, or leave n_classes at 'auto'"
             )
         _check_gain(self.gain, architecture.chain)
-        theta0 = self._builder.fresh_theta0()
         if learned is not None:
             _check_same_network(learned.architecture, architecture)
             warn_if_another_scale(X, learned.row_mean, learned.row_spread)

@@ -22,8 +22,8 @@ from ._base.mlp import MLP, PERCEPTRON_DEFAULTS
 from ._base.module_factory import ModuleFactory, factory_of_initializer
 from ._base.validation import add_error_context, inside_another, warn_user
 from .fine_tuning.head import SkipConnection
-from .networks.info import describe
-from .theta0 import Architecture, Theta0, arrays_of, load_theta0, start_, theta0_in
+from .networks.info import fresh_theta0
+from .theta0 import Architecture, Theta0, load_theta0, start_, theta0_in
 
 _VALID = (
     "None, 'auto', 'pipeline', an initializer (not its class), a Theta0 (for that of a classifier "
@@ -307,9 +307,8 @@ def _check_will_fit(initializer: Any, module: nn.Module, architecture: Architect
     shape, n_classes = architecture.input_shape, architecture.n_classes
     factory = factory_of(initializer, math.prod(shape), n_classes, seed=0)
     assert factory is not None
-    learned = factory.build()
     try:
-        start_(module, Theta0(describe(factory, learned, shape), arrays_of(learned)))
+        start_(module, fresh_theta0(factory, factory.build(), shape))
     except ValueError as error:
         problem = f"{name_of(initializer)} would learn weights that this module cannot start at"
         raise ValueError(f"{problem}: {error}") from error

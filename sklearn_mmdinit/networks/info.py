@@ -478,12 +478,12 @@ class NetworkBuilder:
         X: np.ndarray,
         sampler: str = "auto",
         hidden_layer: str | None = None,
-    ) -> NetworkBuilder:
-        """Inspect a fresh module on rows of X (n, ...)."""
+    ) -> tuple[NetworkBuilder, Theta0]:
+        """Inspect a fresh module on rows of X (n, ...); the builder, and the module's weights."""
         rows = X[np.arange(_N_EXAMPLES) % len(X)]
         factory = _with_casts(factory, rows)
         module = factory.build_to_train().cpu()
-        description = describe(factory, module, X.shape[1:])
+        fresh = fresh_theta0(factory, module, X.shape[1:])
         _warn_if_drawn(factory, module)
         integers = takes_integers(module)
         pretraining_mode_(module)
@@ -495,16 +495,13 @@ class NetworkBuilder:
                 "and random_state does not seed them; draw them only if self.training"
             )
         architecture = replace(
-            description,
+            fresh.architecture,
             n_classes=info.n_classes,
             last_layer=info.last_layer,
             chain=scale_chain(module, info, examples),
         )
-        return cls(factory, architecture, info, integers)
-
-    def fresh_theta0(self) -> Theta0:
-        """The weights of a module that the factory has just built."""
-        return Theta0(self.architecture, arrays_of(self.factory.build()))
+        builder = cls(factory, architecture, info, integers)
+        return builder, replace(fresh, architecture=architecture)
 
     def module_at(self, theta0: Theta0) -> nn.Module:
         """A new module at theta0, on the CPU, in the mode in which the factory builds it."""
@@ -590,37 +587,33 @@ def _with_casts(factory: ModuleFactory, X: np.ndarray) -> ModuleFactory:
     return replace(factory, casts=casts)
 
 
-def describe(
-    factory: ModuleFactory, module: nn.Module, input_shape: tuple[int, ...]
-) -> Architecture:
-    """The architecture of a module, without what only a pass can show."""
+def fresh_theta0(factory: ModuleFactory, module: nn.Module, input_shape: tuple[int, ...]) -> Theta0:
+    """The weights of a new module; its architecture lacks what only a pass can show."""
     keywords = module.keywords if isinstance(module, MLP) else factory.keywords
-    return Architecture(
+    arrays = arrays_of(module)
+    architecture = Architecture(
         module=qualified_name(module),
         parameters=tuple((name, repr(value)) for name, value in keywords.items()),
         input_shape=input_shape,
         n_classes=0,
-        digest=digest_of({name: array.shape for name, array in arrays_of(module).items()}),
+        digest=digest_of({name: array.shape for name, array in arrays.items()}),
     )
+    return Theta0(architecture, arrays)
 
 
 def module_to_train(factory: ModuleFactory, X: Any) -> tuple[ModuleFactory, nn.Module, Theta0]:
     """The factory for rows X (n, ...), a module of it that is only fine-tuned, and its weights."""
-    rows = X[:_N_EXAMPLES].toarray() if issparse(X) else X[:_N_EXAMPLES]
-    factory = _with_casts(factory, rows)
-    module = factory.build_to_train()
-    arrays = arrays_of(module)
-    return factory, module, Theta0(_describe_with_logits(factory, module, rows), arrays)
-
-
-def _describe_with_logits(factory: ModuleFactory, module: nn.Module, X: np.ndarray) -> Architecture:
-    """The architecture of a module, from one pass."""
     keywords = {name: value for name, value in factory.keywords.items() if name != "init"}
     if factory.module is MLP and X.shape[1:] == (keywords.get("n_features"),):
         # No forward pass: it would not be thread-safe.
-        return Architecture.of_perceptron(**keywords)
+        module = factory.build_to_train()
+        return factory, module, Theta0(Architecture.of_perceptron(**keywords), arrays_of(module))
+    rows = X[:_N_EXAMPLES].toarray() if issparse(X) else X[:_N_EXAMPLES]
+    factory = _with_casts(factory, rows)
+    module = factory.build_to_train()
+    fresh = fresh_theta0(factory, module, rows.shape[1:])
     module.cpu().eval()
-    examples = as_examples(X, takes_integers(module))
+    examples = as_examples(rows, takes_integers(module))
     names = {layer: name for name, layer in module.named_modules()}
     outputs: list[tuple[str, torch.Tensor]] = []
 
@@ -634,8 +627,10 @@ def _describe_with_logits(factory: ModuleFactory, module: nn.Module, X: np.ndarr
     _warn_if_hidden(module, logits)
     _warn_if_drawn(factory, module)
     last = [name for name, output in outputs if output.ndim == 2 and _is_same(output, logits)]
-    described, n_classes = describe(factory, module, X.shape[1:]), logits.shape[1]
-    return replace(described, n_classes=n_classes, last_layer=last[-1] if last else "")
+    architecture = replace(
+        fresh.architecture, n_classes=logits.shape[1], last_layer=last[-1] if last else ""
+    )
+    return factory, module, replace(fresh, architecture=architecture)
 
 
 # Scale chains
