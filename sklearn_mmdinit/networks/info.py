@@ -480,25 +480,35 @@ class NetworkBuilder:
         hidden_layer: str | None = None,
     ) -> tuple[NetworkBuilder, Theta0]:
         """Inspect a fresh module on rows of X (n, ...); the builder, and the module's weights."""
-        rows = X[np.arange(_N_EXAMPLES) % len(X)]
-        factory = _with_casts(factory, rows)
-        module = factory.build_to_train().cpu()
-        fresh = fresh_theta0(factory, module, X.shape[1:])
-        _warn_if_drawn(factory, module)
-        integers = takes_integers(module)
-        pretraining_mode_(module)
-        examples = as_examples(rows, integers)
-        info = inspect_module(module, examples, sampler, hidden_layer)
-        if info.draws:
-            raise ValueError(
-                f"the module {qualified_name(module)} draws random numbers in evaluation mode, "
-                "and random_state does not seed them; draw them only if self.training"
+        known = _architecture_of_perceptron(factory, X)
+        if known is not None and sampler != "functional" and hidden_layer is None:
+            # Passes would only show what the arguments say.
+            fresh, integers = fresh_theta0(factory, factory.build_to_train(), X.shape[1:]), False
+            n, n_hidden = known.n_classes, len(known.keywords["hidden_layer_sizes"])
+            taps, last_layer, chain = (
+                dict.fromkeys(range(n_hidden), 0),
+                known.last_layer,
+                known.chain,
             )
+            info = ModuleInfo(n, "gram", taps=taps, last_layer=last_layer, n_biases=n)
+        else:
+            rows = X[np.arange(_N_EXAMPLES) % len(X)]
+            factory = _with_casts(factory, rows)
+            module = factory.build_to_train().cpu()
+            fresh = fresh_theta0(factory, module, X.shape[1:])
+            _warn_if_drawn(factory, module)
+            integers = takes_integers(module)
+            pretraining_mode_(module)
+            examples = as_examples(rows, integers)
+            info = inspect_module(module, examples, sampler, hidden_layer)
+            if info.draws:
+                raise ValueError(
+                    f"the module {qualified_name(module)} draws random numbers in evaluation mode, "
+                    "and random_state does not seed them; draw them only if self.training"
+                )
+            chain = scale_chain(module, info, examples)
         architecture = replace(
-            fresh.architecture,
-            n_classes=info.n_classes,
-            last_layer=info.last_layer,
-            chain=scale_chain(module, info, examples),
+            fresh.architecture, n_classes=info.n_classes, last_layer=info.last_layer, chain=chain
         )
         builder = cls(factory, architecture, info, integers)
         return builder, replace(fresh, architecture=architecture)
@@ -587,6 +597,14 @@ def _with_casts(factory: ModuleFactory, X: np.ndarray) -> ModuleFactory:
     return replace(factory, casts=casts)
 
 
+def _architecture_of_perceptron(factory: ModuleFactory, X: Any) -> Architecture | None:
+    """The architecture of an MLP for rows X (n, ...), which needs no pass; None for a module."""
+    keywords = {name: value for name, value in factory.keywords.items() if name != "init"}
+    if factory.module is not MLP or X.shape[1:] != (keywords.get("n_features"),):
+        return None
+    return Architecture.of_perceptron(**keywords)
+
+
 def fresh_theta0(factory: ModuleFactory, module: nn.Module, input_shape: tuple[int, ...]) -> Theta0:
     """The weights of a new module; its architecture lacks what only a pass can show."""
     keywords = module.keywords if isinstance(module, MLP) else factory.keywords
@@ -603,11 +621,9 @@ def fresh_theta0(factory: ModuleFactory, module: nn.Module, input_shape: tuple[i
 
 def module_to_train(factory: ModuleFactory, X: Any) -> tuple[ModuleFactory, nn.Module, Theta0]:
     """The factory for rows X (n, ...), a module of it that is only fine-tuned, and its weights."""
-    keywords = {name: value for name, value in factory.keywords.items() if name != "init"}
-    if factory.module is MLP and X.shape[1:] == (keywords.get("n_features"),):
-        # No forward pass: it would not be thread-safe.
+    if (known := _architecture_of_perceptron(factory, X)) is not None:
         module = factory.build_to_train()
-        return factory, module, Theta0(Architecture.of_perceptron(**keywords), arrays_of(module))
+        return factory, module, Theta0(known, arrays_of(module))
     rows = X[:_N_EXAMPLES].toarray() if issparse(X) else X[:_N_EXAMPLES]
     factory = _with_casts(factory, rows)
     module = factory.build_to_train()
