@@ -27,7 +27,7 @@ from .export import sklearn_mlp
 from .fine_tuning import labels, net
 from .fine_tuning.head import body_of, can_be_fitted, fit_head_
 from .networks.info import module_to_train, takes_integers
-from .theta0 import Theta0, arrays_of, start_
+from .theta0 import Theta0, arrays_of
 
 __all__ = ["MLPClassifier", "NetClassifier"]
 
@@ -382,7 +382,7 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
         return factory
 
     def _resolve_start(self, X_given: Any, X: Any, seed: int) -> warm_start.Start:
-        """Where training starts; errors come before an initializer learns from the validated X."""
+        """Where training from validated rows X starts; sets the fine-tuning that goes with it."""
         source = warm_start.find_source(self.warm_start_from, X_given)
         factory, module, fresh = module_to_train(self._factory(source, seed), X)
         architecture, n_classes = fresh.architecture, len(self.classes_)
@@ -413,10 +413,9 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
         seeds: Sequence[int],
     ) -> None:
         """Make the net at the start, after an initializer that is not fitted has learned."""
-        # The net is made first: errors of skorch's parameters come before a long pre-training.
-        self.net_ = net.build_net(
-            partial(start.build, self.skip_connection),
-            self._skorch_params(),
+        build_net = partial(
+            net.build_net,
+            skorch_params=self._skorch_params(),
             optimizer=net.OPTIMIZERS.get(self.optimizer, self.optimizer),
             lr=self._choices["learning_rate_init"],
             batch_size=int(self.batch_size),
@@ -426,10 +425,11 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
             module_draws=not start.theta0.architecture.is_perceptron,
             classes=list(range(len(self.classes_))),
         )
+        self.net_ = build_net(partial(start.build, self.skip_connection))
+        # That net shows errors of skorch's parameters before a long pre-training.
         if start.must_learn:
             start = start.learn(X, X_unlabelled, None if self.random_state is None else seeds[3])
-            self.net_.module = partial(start.build, self.skip_connection)
-            start_(body_of(factories.uncompiled(self.net_.module_)), start.theta0)
+            self.net_ = build_net(partial(start.build, self.skip_connection))
         self.theta0_ = start.theta0
         self.initializer_ = None if isinstance(start.source, Theta0) else start.source
         if self.fine_tuning_ == "head-first":

@@ -646,8 +646,9 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         factory = factories.factory_of_initializer(
             vars(self), self.n_features_in_, weights_seed(seed), of_labels
         )
-        given = of_labels or self.module is not None or not checks.is_auto(self.n_classes)
-        self._n_classes_is_known = bool(given)
+        self._n_classes_is_known = bool(
+            of_labels or self.module is not None or not checks.is_auto(self.n_classes)
+        )
         self._builder, theta0 = NetworkBuilder.of(
             factory.snapshot(), X, self.sampler, self.hidden_layer
         )
