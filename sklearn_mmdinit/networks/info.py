@@ -480,24 +480,18 @@ class NetworkBuilder:
         hidden_layer: str | None = None,
     ) -> tuple[NetworkBuilder, Theta0]:
         """Inspect a fresh module on rows of X (n, ...); the builder, and the module's weights."""
+        rows = X[np.arange(_N_EXAMPLES) % len(X)]
+        factory = _with_casts(factory, rows)
+        module = factory.build_to_train().cpu()
+        fresh, integers = fresh_theta0(factory, module, X.shape[1:]), takes_integers(module)
         known = _architecture_of_perceptron(factory, X)
         if known is not None and sampler != "functional" and hidden_layer is None:
             # Passes would only show what the arguments say.
-            fresh, integers = fresh_theta0(factory, factory.build_to_train(), X.shape[1:]), False
-            n, n_hidden = known.n_classes, len(known.keywords["hidden_layer_sizes"])
-            taps, last_layer, chain = (
-                dict.fromkeys(range(n_hidden), 0),
-                known.last_layer,
-                known.chain,
-            )
-            info = ModuleInfo(n, "gram", taps=taps, last_layer=last_layer, n_biases=n)
+            n, chain = known.n_classes, known.chain
+            taps = dict.fromkeys(range(len(known.keywords["hidden_layer_sizes"])), 0)
+            info = ModuleInfo(n, "gram", taps=taps, last_layer=known.last_layer, n_biases=n)
         else:
-            rows = X[np.arange(_N_EXAMPLES) % len(X)]
-            factory = _with_casts(factory, rows)
-            module = factory.build_to_train().cpu()
-            fresh = fresh_theta0(factory, module, X.shape[1:])
             _warn_if_drawn(factory, module)
-            integers = takes_integers(module)
             pretraining_mode_(module)
             examples = as_examples(rows, integers)
             info = inspect_module(module, examples, sampler, hidden_layer)
@@ -574,12 +568,12 @@ def as_examples(X: np.ndarray, integers: bool) -> torch.Tensor:
     return torch.from_numpy(np.array(X, dtype=np.int64 if stay_integers else np.float32))
 
 
-def _with_casts(factory: ModuleFactory, X: np.ndarray) -> ModuleFactory:
+def _with_casts(factory: ModuleFactory, X: Any) -> ModuleFactory:
     """The factory; `casts` is set if its module takes rows X (n, ...) only in its own dtypes."""
 
     def passes(module: nn.Module) -> bool:
         module.cpu().eval()
-        examples = as_examples(X, takes_integers(module))
+        examples = as_examples(X.toarray() if issparse(X) else X, takes_integers(module))
         try:
             with torch.no_grad(), isolated_pass(module):
                 module(examples)
@@ -621,12 +615,12 @@ def fresh_theta0(factory: ModuleFactory, module: nn.Module, input_shape: tuple[i
 
 def module_to_train(factory: ModuleFactory, X: Any) -> tuple[ModuleFactory, nn.Module, Theta0]:
     """The factory for rows X (n, ...), a module of it that is only fine-tuned, and its weights."""
-    if (known := _architecture_of_perceptron(factory, X)) is not None:
-        module = factory.build_to_train()
-        return factory, module, Theta0(known, arrays_of(module))
-    rows = X[:_N_EXAMPLES].toarray() if issparse(X) else X[:_N_EXAMPLES]
+    rows = X[:_N_EXAMPLES]
     factory = _with_casts(factory, rows)
     module = factory.build_to_train()
+    if (known := _architecture_of_perceptron(factory, X)) is not None:
+        return factory, module, Theta0(known, arrays_of(module))
+    rows = rows.toarray() if issparse(rows) else rows
     fresh = fresh_theta0(factory, module, rows.shape[1:])
     module.cpu().eval()
     examples = as_examples(rows, takes_integers(module))
