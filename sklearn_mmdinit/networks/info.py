@@ -63,6 +63,7 @@ class ModuleInfo:
 
     n_classes: int  # logits of an example
     sampler: str  # "gram" or "functional"
+    n_biases: int | None  # outputs of last_layer; None if it has no bias that is learned
     why_functional: str = ""  # why the sampler is not "gram"
     by_vmap: bool = True  # False: one network after the other
     n_activations: int = 0  # values that a pass computes for one example
@@ -71,7 +72,6 @@ class ModuleInfo:
     taps: Mapping[int, int] = field(default_factory=dict)
     calls: tuple[str, ...] = ()  # names of the layers of TAPPED, in the order of all calls
     last_layer: str = ""  # the linear layer that returns the logits, or hidden_layer; "": none
-    n_biases: int | None = None  # outputs of last_layer; None if it has no bias that is learned
     draws: bool = False  # whether a pass draws random numbers
     stateful: bool = False  # whether a pass changes the module's state, or runs a user's hooks
 
