@@ -25,30 +25,17 @@ from ._base.mlp import MLP, PERCEPTRON_DEFAULTS, perceptron
 from ._base.row_scale import warn_if_another_scale
 from .export import sklearn_mlp
 from .fine_tuning import labels, net
-from .fine_tuning.head import SkipConnection, body_of, can_be_fitted, fit_head_
-from .networks.info import describe_with_logits, takes_integers, with_casts
-from .theta0 import Architecture, Theta0, arrays_of, start_
+from .fine_tuning.head import body_of, can_be_fitted, fit_head_
+from .networks.info import module_to_train, takes_integers
+from .theta0 import Theta0, arrays_of
 
 __all__ = ["MLPClassifier", "NetClassifier"]
-
-# Number of rows in the forward pass that finds a module's architecture.
-_N_DESCRIBED = 4
 
 # Values of "auto" for each value of `fine_tuning`.
 _PROTOCOLS: dict[str, dict[str, Any]] = {
     "head-first": {"learning_rate_init": 1e-4, "max_iter": 30, "validation_split": None},
     "paper": {"learning_rate_init": 1e-3, "max_iter": 10, "validation_split": 1 / 6},
 }
-
-
-def _describe(factory: factories.ModuleFactory, module: nn.Module, X: Any) -> Architecture:
-    """The architecture of a fresh module of the factory, which takes rows X (n, ...)."""
-    keywords = {name: value for name, value in factory.keywords.items() if name != "init"}
-    if factory.module is MLP and X.shape[1:] == (keywords.get("n_features"),):
-        # No forward pass: it would not be thread-safe.
-        return Architecture.of_perceptron(**keywords)
-    rows = X[:_N_DESCRIBED]
-    return describe_with_logits(factory, module, rows.toarray() if issparse(rows) else rows)
 
 
 class PartlyLabelled(ClassifierMixin, BaseEstimator):
@@ -73,6 +60,16 @@ class PartlyLabelled(ClassifierMixin, BaseEstimator):
             Share of the rows whose label is predicted; a ValueError if no row has a label.
         """
         return labels.accuracy(y, self.predict(X), sample_weight, self.unlabelled_label)
+
+    def _validated(self, X: Any, *y: Any, **options: Any) -> Any:
+        """Checked X, dense or CSR, and y if given, as a tuple."""
+        return checks.examples_checked(self, X, *y, accept_sparse="csr", **options)
+
+    def _with_labels(self, X: Any, y: Any, **options: Any) -> tuple[Any, np.ndarray, np.ndarray]:
+        """X and y, checked, and which rows have a label, bool (n_samples,)."""
+        y, missing = labels.replace_missing(y, self.unlabelled_label)
+        X, y = self._validated(X, y, **options)
+        return X, y, labels.is_labelled(y, self.unlabelled_label) & ~missing
 
 
 class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
@@ -307,7 +304,6 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
         """Raise an error that names the first parameter that is not valid."""
         checks.check_parameters(self)
         net.check_skorch_params(self._skorch_params())
-        torch_device(self.device)
 
     def _seeds(self) -> list[int]:
         """Seeds of the validation split, training, fresh weights and an initializer."""
@@ -320,7 +316,7 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
     def _validated(self, X: Any, *y: Any, reset: bool = False, **options: Any) -> Any:
         """X (n, ...) as float32, or as int64 if the module takes integers; and y if given."""
         options |= {"reset": reset, "shape": None if reset else self.input_shape_}
-        X, *validated_y = checks.examples_checked(self, X, *y, accept_sparse="csr", **options)
+        X, *validated_y = super()._validated(X, *y, **options)
         if not reset:
             X = self._as_inputs(X)
         else:
@@ -365,9 +361,7 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
         if len(split) != 2:
             raise ValueError(f"validation_split must be (X_val, y_val), got {len(split)} items")
         with checks.add_error_context("validation_split"):
-            X, y, labelled = labels.validate_labelled(
-                self._validated, *split, self.unlabelled_label
-            )
+            X, y, labelled = self._with_labels(*split)
         y = labels.encode(y[labelled], self.classes_, "y_val of validation_split", "y")
         return net.Rows(*rows, net.Rows(*labels.rows_in_loss(X[labelled], y, None, by_class)))
 
@@ -388,22 +382,18 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
         return factory
 
     def _resolve_start(self, X_given: Any, X: Any, seed: int) -> warm_start.Start:
-        """Where training starts; errors come before an initializer learns from the validated X."""
+        """Where training from validated rows X starts; sets the fine-tuning that goes with it."""
         source = warm_start.find_source(self.warm_start_from, X_given)
-        factory = self._factory(source, seed)
-        factory = with_casts(factory, X[:_N_DESCRIBED])
-        module = factory.build_to_train()
-        arrays = arrays_of(module)
-        architecture, n_classes = _describe(factory, module, X), len(self.classes_)
+        factory, module, fresh = module_to_train(self._factory(source, seed), X)
+        architecture, n_classes = fresh.architecture, len(self.classes_)
         if (n_logits := architecture.n_classes) != n_classes:
             name = architecture.module
             raise ValueError(f"y has {n_classes} classes, but {name} returns {n_logits} logits")
         feature_names = getattr(self, "feature_names_in_", None)
-        start = warm_start.start_at(
-            source, factory, module, Theta0(architecture, arrays), feature_names
-        )
-        if start.head and not can_be_fitted(module.get_submodule(start.head)):
-            start = replace(start, head="")
+        start = warm_start.start_at(source, factory, module, fresh, feature_names)
+        head = architecture.last_layer
+        if head and can_be_fitted(module.get_submodule(head)):
+            start = replace(start, head=head)
         self._takes_integers = X.dtype.kind in "iu" and takes_integers(module)
         # An initializer that is fitted, here or in a Pipeline, warns about unscaled rows itself.
         warned = start.must_learn or warm_start.attached_theta0(X_given) is not None
@@ -411,16 +401,21 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
             checks.warn_if_unscaled(X, feature_names)
         if not warned:  # else there is no scale yet, or `transform` has compared
             warn_if_another_scale(X, start.theta0.row_mean, start.theta0.row_spread)
+        self._choose_protocol(start)
         return start
 
     def _build_net(
-        self, start: warm_start.Start, X: Any, X_unlabelled: Sequence[Any], seeds: Sequence[int]
+        self,
+        start: warm_start.Start,
+        X: Any,
+        X_unlabelled: Sequence[Any],
+        rows: net.Rows,
+        seeds: Sequence[int],
     ) -> None:
         """Make the net at the start, after an initializer that is not fitted has learned."""
-        # The net is made first: errors of skorch's parameters come before a long pre-training.
-        self.net_ = net.build_net(
-            partial(self._module_at, start),
-            self._skorch_params(),
+        build_net = partial(
+            net.build_net,
+            skorch_params=self._skorch_params(),
             optimizer=net.OPTIMIZERS.get(self.optimizer, self.optimizer),
             lr=self._choices["learning_rate_init"],
             batch_size=int(self.batch_size),
@@ -430,18 +425,15 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
             module_draws=not start.theta0.architecture.is_perceptron,
             classes=list(range(len(self.classes_))),
         )
+        self.net_ = build_net(partial(start.build, self.skip_connection))
+        # That net shows errors of skorch's parameters before a long pre-training.
         if start.must_learn:
             start = start.learn(X, X_unlabelled, None if self.random_state is None else seeds[3])
-            self.net_.module = partial(self._module_at, start)
-            start_(body_of(factories.uncompiled(self.net_.module_)), start.theta0)
-        self.theta0_, self.initializer_ = start.theta0, start.initializer
-
-    def _module_at(self, start: warm_start.Start) -> nn.Module:
-        """A module at the start, with the skip connection if there is one."""
-        module = warm_start.module_at(start.factory, start.theta0)
-        if not self.skip_connection:
-            return module
-        return SkipConnection(module, self.n_features_in_, len(self.classes_))
+            self.net_ = build_net(partial(start.build, self.skip_connection))
+        self.theta0_ = start.theta0
+        self.initializer_ = None if isinstance(start.source, Theta0) else start.source
+        if self.fine_tuning_ == "head-first":
+            fit_head_(self.net_, start.head, rows, seeds[0])
 
     def _choose_protocol(self, start: warm_start.Start) -> None:
         """Set `fine_tuning_`, and the parameters whose "auto" depends on it."""
@@ -450,10 +442,10 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
                 "skip_connection=True multiplies X by weights, but the module has an embedding "
                 "layer and X holds its indices; pass skip_connection=False"
             )
-        head_first = start.is_learned and bool(start.head)
         self.fine_tuning_ = self.fine_tuning
         if checks.is_auto(self.fine_tuning):
-            self.fine_tuning_ = "head-first" if head_first else "paper"
+            has_learned_head = start.source is not None and start.head
+            self.fine_tuning_ = "head-first" if has_learned_head else "paper"
         elif self.fine_tuning == "head-first" and not start.head:
             raise ValueError(
                 "fine_tuning='head-first' needs a module whose logits come from an nn.Linear, not "
@@ -464,11 +456,6 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
             name: default if checks.is_auto(getattr(self, name)) else getattr(self, name)
             for name, default in _PROTOCOLS[self.fine_tuning_].items()
         }
-
-    def _fit_head(self, start: warm_start.Start, rows: net.Rows, seed: int) -> None:
-        """With "head-first", fit the last layer to labelled rows."""
-        if self.fine_tuning_ == "head-first":
-            fit_head_(self.net_, start.head, rows, seed)
 
     def _train(self, rows: net.Rows, n_epochs: int) -> Self:
         """Train the net and set the fitted attributes."""
@@ -519,8 +506,7 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
         """
         X_given = X
         self._check_parameters()
-        validate = partial(self._validated, reset=True, ensure_min_samples=2)
-        X, y, labelled = labels.validate_labelled(validate, X, y, self.unlabelled_label)
+        X, y, labelled = self._with_labels(X, y, reset=True, ensure_min_samples=2)
         if X_unlabelled is None:
             labels.warn_if_encoded(y, labelled, self.unlabelled_label)
         self.classes_, indices = labels.learn_classes(y[labelled], classes, self.unlabelled_label)
@@ -533,11 +519,9 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
             checks.warn_user("X_unlabelled is not used: no initializer is fitted here")
         if start.must_learn and labelled.all() and not unlabelled:
             labels.warn_if_few(X, y)
-        self._choose_protocol(start)
         split = self._choices["validation_split"]
         rows = self._rows(X, indices, labelled, sample_weight, split, seeds[0])
-        self._build_net(start, X, unlabelled, seeds)
-        self._fit_head(start, rows, seeds[0])
+        self._build_net(start, X, unlabelled, rows, seeds)
         return self._train(rows, self._choices["max_iter"])
 
     @own_settings()
@@ -570,8 +554,7 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
         self._check_parameters()
         if isinstance(self.class_weight, str):
             raise ValueError(f"partial_fit needs a dict, got class_weight={self.class_weight!r}")
-        validate = partial(self._validated, reset=first)
-        X, y, labelled = labels.validate_labelled(validate, X, y, self.unlabelled_label)
+        X, y, labelled = self._with_labels(X, y, reset=first)
         if first and classes is None:
             raise ValueError("classes must be passed in the first call of partial_fit")
         given = self.classes_ if classes is None else classes
@@ -582,12 +565,10 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
         if first:
             seeds = self._seeds()
             start = self._resolve_start(X_given, X, seeds[2])
-            self._choose_protocol(start)
             X = self._as_inputs(X)
         rows = self._rows(X, indices, labelled, sample_weight)
         if first:
-            self._build_net(start, X, (), seeds)
-            self._fit_head(start, rows, seeds[0])
+            self._build_net(start, X, (), rows, seeds)
         return self._train(rows, n_epochs=1)
 
     @own_settings()

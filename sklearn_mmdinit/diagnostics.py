@@ -32,7 +32,7 @@ from .graph.label_spreading import spread_labels
 from .networks.info import NetworkBuilder, perturbed_logits
 from .networks.passes import batch_norms, hidden_activations, hooked
 from .theta0 import theta0_in
-from .training.loop import n_classes_with_bias, training_threads
+from .training.loop import training_threads
 
 __all__ = [
     "NeighborAgreement",
@@ -71,7 +71,7 @@ class _Probe:
         if builder is None or builder.architecture.digest != architecture.digest:
             # A Theta0 can make only the built-in perceptron, and no other module.
             module = getattr(source, "module_", None) or theta0.to_module()
-            builder = NetworkBuilder.of(ModuleFactory(uncompiled(module)), self.X)
+            builder, _ = NetworkBuilder.of(ModuleFactory(uncompiled(module)), self.X)
         self.builder: NetworkBuilder = builder
         self.network = builder.network_at(theta0.without_gain(), "cpu")
         own_scale = getattr(learned_by, "perturbation_scale", math.sqrt(0.5))
@@ -298,8 +298,7 @@ def coherence_kernel(source: Any, X: Any) -> np.ndarray:
     builder, network = probe.builder, probe.network.eval()
     with torch.no_grad():
         H = hidden_activations(network, builder.as_examples(probe.X), builder.known_last_layer())
-        n_classes = n_classes_with_bias(network, builder.info)
-        kernel: np.ndarray = losses.logit_correlation(H, n_classes).numpy()
+        kernel: np.ndarray = losses.logit_correlation(H, builder.info.n_biases).numpy()
     if not np.isfinite(kernel).all():
         reached = f"hidden activations of X reach {float(H.abs().max()):.2g}"
         raise ValueError(

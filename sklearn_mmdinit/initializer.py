@@ -23,26 +23,17 @@ from ._base import module_factory as factories
 from ._base import validation as checks
 from ._base.environment import check_float32, own_settings, torch_device
 from ._base.mlp import ACTIVATIONS, INITS
-from ._base.random_streams import StepRandom, permutation, weights_seed
+from ._base.random_streams import permutation, weights_seed
 from ._base.row_scale import RowMoments, warn_if_another_scale
 from ._base.validation import warn_user
 from .coherence import Coherence, Walks, check_coherence, coherence_of, fit_embedding, settings_of
 from .fine_tuning import labels
 from .losses import logit_correlation
 from .networks.info import SAMPLERS, NetworkBuilder
-from .networks.passes import explained_single_row
 from .theta0 import Architecture, Theta0, checked_path
 from .training import Config, resolve
 from .training.checkpoint import Checkpointer
-from .training.loop import (
-    State,
-    check_step_fits_in_memory,
-    loss_terms,
-    n_classes_with_bias,
-    objective_of,
-    train,
-    training_threads,
-)
+from .training.loop import State, mean_loss, train
 from .training.minibatches import PositivePairs, RowBatches
 from .training.schedule import SPAN, is_still_falling
 from .warm_start import attach_theta0
@@ -59,14 +50,14 @@ PAPER_WEIGHTS = ("uniformity_weight", "degeneracy_weight", "detachment_weight")
 _FIRST_SCORE_STEP = 1 << 31
 
 # With coherence, gain="auto" is chosen by the first step of fine-tuning, which is Adam's at this
-# learning rate: it moves a logit by _FIRST_MOVE, in the mean over _GAIN_ROWS rows.
+# learning rate: it moves a logit by _FIRST_MOVE, in the mean over _JUDGED_ROWS rows.
 _FIRST_MOVE, _FINE_TUNING_RATE = 0.75, 1e-3
-_GAIN_ROWS = 2048
+_JUDGED_ROWS = 2048
 
 # A loss above this factor times the first one (or times 1) has diverged: mini-batches vary less.
 _DIVERGED = 4.0
 
-# Predictions have collapsed if their mean squared correlation over this many rows is above this.
+# Predictions have collapsed if their mean squared correlation over this many of them is above this.
 _COLLAPSE_ROWS, _COLLAPSED = 512, 0.9
 
 _TINY = float(np.finfo(np.float32).tiny)
@@ -521,13 +512,16 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         """
         X = self._validated(X, reset=self._learned() is None)
         labels.warn_if_few(X, y)
-        config, fresh = self._begin(X, y)
-        checkpointer = self._checkpointer(X, config, fresh)
+        coherence = coherence_of(self.coherence, X)
+        config, fresh = self._begin(X, y, coherence)
+        path = None if self.checkpoint is None else Path(self.checkpoint)
+        settings = {} if path is None else self._settings(X, coherence, config, fresh)
+        checkpointer = Checkpointer(path, settings, config.term_names)
         state = checkpointer.first_state(fresh)
-        self._prepare(X, config, fresh.seed)
+        self._prepare(X, coherence, config, fresh.seed)
         try:
             n_epochs = None if config.length_by_level else config.max_iter
-            self._train(X, config, state, n_epochs, checkpointer)
+            self._train(X, coherence, config, state, n_epochs, checkpointer)
             checkpointer.write_at_end()
         except KeyboardInterrupt:
             checkpointer.write_at_end()
@@ -568,22 +562,22 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         """
         first = not hasattr(self, "_state")
         X = self._validated(X, reset=first)
+        coherence = coherence_of(self.coherence, X)
         if first:
-            config, state = self._begin(X, y)
+            config, state = self._begin(X, y, coherence)
             _warn_if_an_epoch_is_short(config, len(X))
-            self._prepare(X, config, state.seed)
+            self._prepare(X, coherence, config, state.seed)
         else:
-            self._check_unchanged()
+            config = self._config(X, coherence)
+            self._check_unchanged(coherence, config)
             self._moments = self._moments and self._moments.with_rows(X)
-            config = self._config(len(X))
             # A copy, so that an epoch that fails or is interrupted leaves no trace.
             state = self._state.copied()
         n_epochs = state.n_epochs + (state.steps_in_epoch == 0)
-        self._train(X, config, state, n_epochs)
+        self._train(X, coherence, config, state, n_epochs)
         return self._store(X, config, state)
 
     @own_settings()
-    @torch.inference_mode(False)  # Jacobians need gradients
     def score(self, X: Any, y: Any = None) -> float:
         """Minus the mean loss at theta0, so that higher is better.
 
@@ -601,24 +595,13 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         """
         check_is_fitted(self, "theta0_")
         X = self._validated(X, reset=False)
-        device, config, seed = torch_device(self.device), self._config(len(X)), self._state.seed
-        batches, info = self._batches(X, config, seed), self._builder.info
-        check_step_fits_in_memory(config)
-        # In the mode of pre-training, so that this is the loss that pre-training minimised.
-        network = self._builder.network_at(self.theta0_.without_gain(), device)
-        objective, random = objective_of(config), StepRandom(seed, device)
-        n_steps, total = batches.steps_an_epoch, 0.0
-        order = np.arange(n_steps * batches.size).reshape(n_steps, batches.size)
-        threads = training_threads(network, info, config.rows_in_flight, device)
-        with torch.no_grad(), threads:
-            for number in range(n_steps):
-                step = _FIRST_SCORE_STEP + number
-                batch = batches.gathered(order[number : number + 1], step)[0].to(device)
-                terms = loss_terms(network, info, batch, random.at(step), config, objective)
-                total += float(terms[0])
-        if not math.isfinite(total):
+        coherence, theta0 = coherence_of(self.coherence, X), self.theta0_.without_gain()
+        config, device = self._config(X, coherence), torch_device(self.device)
+        batches = self._batches(X, coherence, config, self._state.seed)
+        loss = mean_loss(self._builder, batches, config, theta0, _FIRST_SCORE_STEP, device)
+        if not math.isfinite(loss):
             raise ValueError("the loss of X is not finite: values of X are too large; scale X")
-        return -total / n_steps
+        return -loss
 
     def to_module(self) -> nn.Module:
         """A fresh module on the CPU, of the class in `module` or an :class:`MLP`, at theta0."""
@@ -637,13 +620,11 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         check_is_fitted(self, "theta0_")
         return self.theta0_.intercepts
 
-    @np.errstate(over="ignore", invalid="ignore")  # infinity raises an error
     def _rows(self, X: Any, *, reset: bool = False, **options: Any) -> np.ndarray:
         """Rows of X in the shape that the network takes, checked."""
-        if self.module is None:
-            return np.asarray(checks.rows_checked(self, X, reset=reset, **options)[0])
-        shape = None if reset else self._builder.architecture.input_shape
-        return np.asarray(checks.examples_checked(self, X, reset=reset, shape=shape, **options)[0])
+        options["shape"] = None if reset else self._builder.architecture.input_shape
+        options["allow_nd"] = self.module is not None
+        return np.asarray(checks.examples_checked(self, X, reset=reset, **options)[0])
 
     def _validated(self, X: Any, reset: bool) -> np.ndarray:
         """Check all parameters, then X; return its rows."""
@@ -656,7 +637,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         dtype = X.dtype.newbyteorder("=")
         return X.astype(dtype if dtype in (np.float32, np.float64) else np.float32, copy=False)
 
-    def _begin(self, X: np.ndarray, y: Any) -> tuple[Config, State]:
+    def _begin(self, X: np.ndarray, y: Any, coherence: Coherence | None) -> tuple[Config, State]:
         """Inspect the network on a few rows; return the training's settings and a fresh state."""
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         learned, of_labels = self._learned(), labels.n_classes_in(y)
@@ -665,16 +646,12 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         factory = factories.factory_of_initializer(
             vars(self), self.n_features_in_, weights_seed(seed), of_labels
         )
-        given = of_labels or self.module is not None or not checks.is_auto(self.n_classes)
-        self._n_classes_is_known = bool(given)
-        # If the number of classes is known, check the memory before a large network is made.
-        n_classes: Any = factory.keywords.get("n_classes")
-        if checks.integers(2).is_satisfied_by(n_classes):
-            coherence = coherence_of(self.coherence)
-            check_step_fits_in_memory(
-                resolve(vars(self), coherence, len(X), n_classes, bool(given))
-            )
-        self._builder = NetworkBuilder.of(factory.snapshot(), X, self.sampler, self.hidden_layer)
+        self._n_classes_is_known = bool(
+            of_labels or self.module is not None or not checks.is_auto(self.n_classes)
+        )
+        self._builder, theta0 = NetworkBuilder.of(
+            factory.snapshot(), X, self.sampler, self.hidden_layer
+        )
         if not self._builder.takes_integers:
             checks.warn_if_unscaled(X, getattr(self, "feature_names_in_", None))
         self._moments = None if self._builder.takes_integers else RowMoments().with_rows(X)
@@ -685,30 +662,23 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
                 f"{architecture.n_classes} logits; make them equal, or leave n_classes at 'auto'"
             )
         _check_gain(self.gain, architecture.chain)
-        theta0 = self._builder.fresh_theta0()
         if learned is not None:
             _check_same_network(learned.architecture, architecture)
             warn_if_another_scale(X, learned.row_mean, learned.row_spread)
             theta0 = learned.without_gain()
-        if self.coherence is not None or self.output == "hidden":
+        if coherence is not None or self.output == "hidden":
             self._builder.hidden(theta0, X[:2], "cpu")  # raises without a last linear layer
-        config = self._config(len(X))
+        config = self._config(X, coherence)
         return config, State(seed, theta0, n_planned=max(config.max_iter, 1))
 
     def _learned(self) -> Theta0 | None:
         """The theta0 that a warm start goes on from, or None."""
         return getattr(self, "theta0_", None) if self.warm_start else None
 
-    def _checkpointer(self, X: np.ndarray, config: Config, fresh: State) -> Checkpointer:
-        """What stores the state of the training, in the file `checkpoint` if one is given."""
-        if self.checkpoint is None:
-            return Checkpointer(None, {}, config.term_names)
-        settings = self._settings(X, config, fresh)
-        return Checkpointer(Path(self.checkpoint), settings, config.term_names)
-
     def _train(
         self,
         X: np.ndarray,
+        coherence: Coherence | None,
         config: Config,
         state: State,
         n_epochs: int | None,
@@ -721,41 +691,32 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         # 0 epochs are left if the checkpoint holds all of them. For max_iter=0 the graph is built
         # all the same, so that its errors are raised.
         if n_left != 0 or not config.max_iter:
-            batches, device = self._batches(X, config, state.seed), torch_device(self.device)
-            with explained_single_row():
-                train(
-                    self._builder,
-                    batches,
-                    config,
-                    state,
-                    n_left,
-                    device,
-                    self.verbose,
-                    checkpointer,
-                )
+            batches = self._batches(X, coherence, config, state.seed)
+            device, keep = torch_device(self.device), checkpointer
+            train(self._builder, batches, config, state, n_left, device, self.verbose, keep)
 
-    def _config(self, n_rows: int) -> Config:
-        coherence = coherence_of(self.coherence)
+    def _config(self, X: np.ndarray, coherence: Coherence | None) -> Config:
         n_classes, is_known = self._builder.info.n_classes, self._n_classes_is_known
-        return resolve(vars(self), coherence, n_rows, n_classes, is_known)
+        return resolve(vars(self), coherence, len(X), n_classes, is_known)
 
-    def _prepare(self, X: np.ndarray, config: Config, seed: int) -> None:
+    def _prepare(
+        self, X: np.ndarray, coherence: Coherence | None, config: Config, seed: int
+    ) -> None:
         """Fit the embedding, and store the parameters that partial_fit may not change."""
-        coherence = coherence_of(self.coherence, X)
-        self._begun_with = self._unchangeable(config)
+        self._begun_with = self._unchangeable(coherence, config)
         self._walks = Walks()
         self.embedding_ = None if coherence is None else fit_embedding(coherence, X, seed)
 
-    def _unchangeable(self, config: Config) -> dict[str, Any]:
+    def _unchangeable(self, coherence: Coherence | None, config: Config) -> dict[str, Any]:
         """Parameters that partial_fit may not change."""
         parameters = self.get_params(deep=False)
         kept = {name: parameters[name] for name in _OF_THE_NETWORK}
         kept |= {name: v for name, v in parameters.items() if name.startswith("module__")}
-        embedding = getattr(coherence_of(self.coherence), "embedding", None)
+        embedding = getattr(coherence, "embedding", None)
         return kept | {"embedding": repr(embedding), "terms of the loss": config.term_names}
 
-    def _check_unchanged(self) -> None:
-        now, before = self._unchangeable(self._config(2)), self._begun_with
+    def _check_unchanged(self, coherence: Coherence | None, config: Config) -> None:
+        now, before = self._unchangeable(coherence, config), self._begun_with
         for name in sorted(now.keys() | before.keys()):
             value: Any = now.get(name)
             first: Any = before.get(name)
@@ -765,16 +726,20 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
                     "with fit"
                 )
 
-    def _batches(self, X: np.ndarray, config: Config, seed: int) -> RowBatches:
+    def _batches(
+        self, X: np.ndarray, coherence: Coherence | None, config: Config, seed: int
+    ) -> RowBatches:
         """Mini-batches of X, with positive pairs where there is a coherence."""
-        coherence, pairs = coherence_of(self.coherence, X), None
-        if coherence is not None and config.coherence is not None:
+        pairs = None
+        if coherence is not None:
             walk = self._walks.of(coherence, self.embedding_, X, self.verbose)
-            length = config.coherence.walk_length
+            length = float(coherence.walk_length)
             pairs = PositivePairs(walk, length, seed, coherence.augmentation)
         return RowBatches(X, config.rows_a_step, seed, self._builder.as_examples, pairs)
 
-    def _settings(self, X: np.ndarray, config: Config, fresh: State) -> dict[str, str]:
+    def _settings(
+        self, X: np.ndarray, coherence: Coherence | None, config: Config, fresh: State
+    ) -> dict[str, str]:
         """A text for everything that affects the training; a checkpoint serves only equal texts."""
         # The same rows have the same hash in any layout. Rows in C order are not copied.
         rows = np.ascontiguousarray(X, X.dtype.newbyteorder("="))
@@ -784,7 +749,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
             "architecture": fresh.current.architecture.to_json(),
             "initial weights": joblib.hash(dict(fresh.current.arrays)),
             **{name: repr(value) for name, value in vars(config).items()},
-            **settings_of(coherence_of(self.coherence, X)),
+            **settings_of(coherence),
         }
 
     def _store(self, X: np.ndarray, config: Config, state: State) -> Self:
@@ -795,7 +760,11 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
             of_rows = (moments.mean, np.sqrt(moments.variance))
             mean, spread = (array.reshape(X.shape[1:]) for array in of_rows)
             theta0 = replace(theta0, row_mean=mean, row_spread=spread)
-        self.gain_ = self._factors(theta0, X, config)
+        H = None
+        if config.coherence is not None:
+            rows = np.sort(permutation(state.seed, 0, len(X))[:_JUDGED_ROWS])
+            H = self._builder.hidden(theta0, X[rows], "cpu")
+        self.gain_ = self._factors(len(theta0.architecture.chain) - 1, H)
         self.theta0_ = theta0.with_gain(self.gain_)
         self.sampler_ = self._builder.info.sampler
         self.why_functional_ = self._builder.info.why_functional
@@ -803,8 +772,9 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         self.loss_curve_ = [record["loss"] for record in self.history_]
         self.best_loss_ = min(self.loss_curve_, default=np.inf)
         self.n_iter_ = state.n_epochs
-        if config.coherence is not None:
-            self._judge_coherence(theta0, X, config)
+        if H is not None:
+            levels = state.levels_before_the_fall(config, len(X) // config.rows_a_step)
+            self._judge_coherence(levels, H)
         loss = self.loss_curve_[-1] if config.coherence and self.history_ else self.best_loss_
         if self.history_ and loss > _DIVERGED * max(state.first_loss, 1.0):
             warn_user(
@@ -814,9 +784,8 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
             )
         return self
 
-    def _judge_coherence(self, theta0: Theta0, X: np.ndarray, config: Config) -> None:
+    def _judge_coherence(self, levels: list[float], H: np.ndarray) -> None:
         """Set ``converged_``; warn if L_coh was still falling, or if predictions have collapsed."""
-        levels = self._state.levels_before_the_fall(config, len(X) // config.rows_a_step)
         self.converged_ = len(levels) > 1 and not is_still_falling(levels)
         if len(levels) < 2:
             return  # too few steps to judge, or a training that is not over
@@ -827,10 +796,9 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
                 f"steps, when the learning rate began to fall; try max_iter={n_epochs}",
                 ConvergenceWarning,
             )
-        rows = np.sort(permutation(self._state.seed, 0, len(X))[:_COLLAPSE_ROWS])
-        H = torch.from_numpy(self._builder.hidden(theta0, X[rows], "cpu"))
-        n_classes = n_classes_with_bias(self._builder.network_at(theta0, "cpu"), self._builder.info)
-        together = float(logit_correlation(H, n_classes).square().mean())
+        some = torch.from_numpy(H[:: -(-len(H) // _COLLAPSE_ROWS)])
+        C = logit_correlation(some, self._builder.info.n_biases)
+        together = float(C.square().mean())
         if together > _COLLAPSED:
             warn_user(
                 f"theta0 hardly distinguishes rows: the mean squared correlation of their "
@@ -840,19 +808,19 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
                 ConvergenceWarning,
             )
 
-    def _factors(self, theta0: Theta0, X: np.ndarray, config: Config) -> tuple[float, ...]:
-        """Gain of each hidden layer. "auto" depends on how far Adam's first step moves a logit."""
-        n_hidden = max(len(theta0.architecture.chain) - 1, 0)
-        if n_hidden == 0:
+    def _factors(self, n_hidden: int, H: np.ndarray | None) -> tuple[float, ...]:
+        """Gain of each hidden layer. "auto" depends on how far Adam's first step moves a logit.
+
+        H (n, n_units) are last hidden activations, or None without coherence.
+        """
+        if n_hidden < 1:
             return ()
         if not checks.is_auto(self.gain):
             factor = float(self.gain)
-        elif config.coherence is None:
+        elif H is None:
             factor = 1.0
         else:
-            rows = np.sort(permutation(self._state.seed, 0, len(X))[:_GAIN_ROWS])
-            H = np.abs(self._builder.hidden(theta0, X[rows], "cpu"))
-            moved = _FINE_TUNING_RATE * float(H.sum(axis=1).mean())
+            moved = _FINE_TUNING_RATE * float(np.abs(H).sum(axis=1).mean())
             factor = 1.0 if moved == 0.0 else (_FIRST_MOVE / moved) ** (1.0 / n_hidden)
         return (factor,) * n_hidden
 

@@ -206,45 +206,12 @@ class MMDObjective(nn.Module):
         if torch.compiler.is_compiling():  # a decorator would always import the compiler
             begin = torch.compiler.disable(begin)
         info, random = begin(module, X)
-        return self.terms(module, info, X, random)
+        return paper_terms(self, module, info, X, random)
 
     def _info_and_random(self, module: nn.Module, X: torch.Tensor) -> tuple[ModuleInfo, StepRandom]:
         """The ModuleInfo of the module, and the source of this call's draws."""
         seed = torch.empty((), dtype=torch.int64, device="cpu").random_(generator=self.generator)
         return self._info(module, X), StepRandom(int(seed), X.device)
-
-    def terms(
-        self, module: nn.Module, info: ModuleInfo, X: torch.Tensor, random: StepRandom
-    ) -> MMDTerms:
-        """Compute the terms for an inspected module; the estimators call this.
-
-        Parameters
-        ----------
-        module, X
-            As ``forward`` takes them.
-        info : ModuleInfo
-            The result of an inspection of the module.
-        random : StepRandom
-            The source of all draws.
-
-        Returns
-        -------
-        MMDTerms
-        """
-        K, d = self.n_perturbations, info.n_classes
-        U = random.simplex(K, d)  # (M, d), M = K
-        logits = perturbed_logits(module, info, X, K, self.perturbation_scale, random)
-        P = in_single_precision(logits).softmax(dim=-1)
-        L_uni = uniformity(P, U, closed_form=self.closed_form)
-        L_sd, L_iod = degeneracy(P), None
-        total = self.uniformity_weight * L_uni + self.degeneracy_weight * L_sd
-        if self.detachment_weight:
-            L_iod = detachment(jacobian_norms(module, X, d, info.taps))
-            total = total + self.detachment_weight * L_iod
-        else:
-            with torch.no_grad():
-                plain_pass(module, X)  # updates running statistics
-        return MMDTerms(total, L_uni, L_sd, L_iod)
 
     def _info(self, module: nn.Module, X: torch.Tensor) -> ModuleInfo:
         """The ModuleInfo of the module; it is inspected again only if something has changed."""
@@ -258,3 +225,23 @@ class MMDObjective(nn.Module):
             info = inspect_module(module, X, self.sampler)
             self._infos[module] = key, info
         return info
+
+
+def paper_terms(
+    settings: Any, module: nn.Module, info: ModuleInfo, X: torch.Tensor, random: StepRandom
+) -> MMDTerms:
+    """The terms of an inspected module on X (B, ...); `settings` is an MMDObjective or a Config."""
+    K, d = settings.n_perturbations, info.n_classes
+    U = random.simplex(K, d)  # (M, d), M = K
+    logits = perturbed_logits(module, info, X, K, settings.perturbation_scale, random)
+    P = in_single_precision(logits).softmax(dim=-1)
+    L_uni = uniformity(P, U, closed_form=settings.closed_form)
+    L_sd, L_iod = degeneracy(P), None
+    total = settings.uniformity_weight * L_uni + settings.degeneracy_weight * L_sd
+    if settings.detachment_weight:
+        L_iod = detachment(jacobian_norms(module, X, d, info.taps))
+        total = total + settings.detachment_weight * L_iod
+    else:
+        with torch.no_grad():
+            plain_pass(module, X)  # updates running statistics
+    return MMDTerms(total, L_uni, L_sd, L_iod)

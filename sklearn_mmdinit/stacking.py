@@ -383,10 +383,7 @@ class StackedStartsClassifier(PartlyLabelled):
         if attached_theta0(X) is not None:
             hint = "pass that initializer in starts instead"
             raise ValueError(f"X carries theta0 from an earlier step of a Pipeline: {hint}")
-        validate = partial(checks.examples_checked, self, accept_sparse="csr")
-        X, y, labelled = labels.validate_labelled(
-            partial(validate, reset=True, ensure_min_samples=2), X, y, self.unlabelled_label
-        )
+        X, y, labelled = self._with_labels(X, y, reset=True, ensure_min_samples=2)
         if X_unlabelled is None:
             labels.warn_if_encoded(y, labelled, self.unlabelled_label)
         weights = labels.validate_weights(sample_weight, labelled)
@@ -504,7 +501,7 @@ class StackedStartsClassifier(PartlyLabelled):
         # Check all of them before the first one learns.
         checked = [self._checked_start(network, start, X) for start in given]
         return [
-            start.learn(X, X_unlabelled, seed).initializer if start.must_learn else value
+            start.learn(X, X_unlabelled, seed).source if start.must_learn else value
             for value, start in zip(given, checked, strict=True)
         ]
 
@@ -575,5 +572,5 @@ class StackedStartsClassifier(PartlyLabelled):
         """Probabilities (n_samples, n_classes) in the order of ``classes_``, calibrated."""
         check_is_fitted(self, "weights_")
         shape = self.estimators_[0].input_shape_
-        (X,) = checks.examples_checked(self, X, reset=False, shape=shape, accept_sparse="csr")
+        (X,) = self._validated(X, reset=False, shape=shape)
         return self._stacked_proba(X)

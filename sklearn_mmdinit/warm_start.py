@@ -21,8 +21,9 @@ from torch import nn
 from ._base.mlp import MLP, PERCEPTRON_DEFAULTS
 from ._base.module_factory import ModuleFactory, factory_of_initializer
 from ._base.validation import add_error_context, inside_another, warn_user
-from .networks.info import describe
-from .theta0 import Architecture, Theta0, arrays_of, load_theta0, start_, theta0_in
+from .fine_tuning.head import SkipConnection
+from .networks.info import fresh_theta0
+from .theta0 import Architecture, Theta0, load_theta0, start_, theta0_in
 
 _VALID = (
     "None, 'auto', 'pipeline', an initializer (not its class), a Theta0 (for that of a classifier "
@@ -223,24 +224,38 @@ def name_of(source: Any) -> str:
 
 @dataclass(frozen=True)
 class Start:
-    """Where training starts: a module of the factory at theta0, or at what `initializer` learns."""
+    """Where training starts: a module of the factory, at the source's theta0 if there is one."""
 
     factory: ModuleFactory
-    theta0: Theta0  # fresh weights until the initializer has learned
-    initializer: Any = None
-    is_learned: bool = False  # whether theta0 is learned, or will be by `initializer`
-    head: str = ""  # the linear layer that returns the logits, if any
+    fresh: Theta0  # the weights of a new module
+    source: Any = None  # a Theta0 or an initializer, fitted or not
+    learned: Theta0 | None = None  # of the source; None until an initializer has learned it
+    head: str = ""  # the linear layer that returns the logits, if its weights can be set
 
     @property
     def must_learn(self) -> bool:
-        """Whether the initializer is not fitted yet."""
-        return self.initializer is not None and not is_fitted_initializer(self.initializer)
+        """Whether the source is an initializer that is not fitted yet."""
+        return self.source is not None and self.learned is None
+
+    @property
+    def theta0(self) -> Theta0:
+        """The learned weights, or the fresh ones."""
+        return self.fresh if self.learned is None else self.learned
+
+    def build(self, skip_connection: bool = False) -> nn.Module:
+        """A new module at theta0, to be trained."""
+        module = self.factory.build_to_train()
+        start_(module, self.theta0)
+        if not skip_connection:
+            return module
+        sizes = self.fresh.architecture
+        return SkipConnection(module, sizes.n_features, sizes.n_classes)
 
     def learn(self, X: Any, X_unlabelled: Sequence[Any], seed: int | None) -> Start:
         """The start after a clone of the initializer has learned from all rows."""
-        initializer = seeded(self.initializer, seed)
+        initializer = seeded(self.source, seed)
         # Only the number of classes in y affects an initializer.
-        y = np.arange(self.theta0.architecture.n_classes)
+        y = np.arange(self.fresh.architecture.n_classes)
         rows = X
         if X_unlabelled:
             arrays = [X, *X_unlabelled]
@@ -251,14 +266,7 @@ class Start:
             add_error_context(f"{name_of(initializer)} learns from all rows, X and X_unlabelled"),
         ):
             initializer.fit(rows, y)
-        return replace(self, theta0=initializer.theta0_, initializer=initializer)
-
-
-def module_at(factory: ModuleFactory, theta0: Theta0) -> nn.Module:
-    """A module of the factory at theta0, to be trained."""
-    module = factory.build_to_train()
-    start_(module, theta0)
-    return module
+        return replace(self, source=initializer, learned=initializer.theta0_)
 
 
 def start_at(
@@ -273,18 +281,14 @@ def start_at(
     `fresh` has the module's weights. A theta0 for another number of classes gets the last layer of
     `fresh`, with a warning.
     """
-    head = fresh.architecture.last_layer
-    if source is None:
-        return Start(factory, fresh, head=head)
-    initializer = None if isinstance(source, Theta0) else source
-    theta0 = theta0_in(source)
-    if theta0 is None:
-        _check_will_fit(initializer, module, fresh.architecture)
-        return Start(factory, fresh, initializer, is_learned=True, head=head)
-    theta0 = _with_last_layer_of(fresh, theta0)
-    start_(module, theta0)
-    check_feature_names(initializer, feature_names)
-    return Start(factory, theta0, initializer, is_learned=True, head=head)
+    learned = theta0_in(source)
+    if learned is not None:
+        learned = _with_last_layer_of(fresh, learned)
+        start_(module, learned)
+        check_feature_names(source, feature_names)
+    elif source is not None:
+        _check_will_fit(source, module, fresh.architecture)
+    return Start(factory, fresh, source, learned)
 
 
 def check_feature_names(initializer: Any, feature_names: np.ndarray | None) -> None:
@@ -303,9 +307,8 @@ def _check_will_fit(initializer: Any, module: nn.Module, architecture: Architect
     shape, n_classes = architecture.input_shape, architecture.n_classes
     factory = factory_of(initializer, math.prod(shape), n_classes, seed=0)
     assert factory is not None
-    learned = factory.build()
     try:
-        start_(module, Theta0(describe(factory, learned, shape), arrays_of(learned)))
+        start_(module, fresh_theta0(factory, factory.build(), shape))
     except ValueError as error:
         problem = f"{name_of(initializer)} would learn weights that this module cannot start at"
         raise ValueError(f"{problem}: {error}") from error

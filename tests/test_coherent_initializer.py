@@ -101,7 +101,7 @@ def test_walks_follow_from_seed_and_step_alone(ring_batches):
 def config(n_rows=60_000, **params):
     own = MMDInitializer(**params)
     coherence = Coherence() if own.coherence == "auto" else own.coherence
-    return resolve(vars(own), coherence, n_rows, own.n_classes)
+    return resolve(vars(own), coherence, n_rows, n_classes=2)
 
 
 def test_the_rate_is_constant_and_falls_to_two_per_cent_over_the_last_third():

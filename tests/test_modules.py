@@ -95,6 +95,21 @@ def test_a_perceptron_that_is_given_as_a_module_is_the_built_in_one(coherence, t
         assert [weights.shape for weights in init.coefs_] == [(6, 5), (5, 4), (4, 3)]
 
 
+@pytest.mark.parametrize("sizes", [(), (5, 4)])
+@pytest.mark.parametrize("batch_norm", [False, True])
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+def test_the_arguments_of_a_perceptron_say_what_passes_show(sizes, batch_norm, activation):
+    own = {"hidden_layer_sizes": sizes, "batch_norm": batch_norm, "activation": activation}
+    X, fits = rows(40), []
+    fresh = small(None, **own, n_classes=3, max_iter=0).fit(X).to_module()
+    for params in (own | {"module": None, "n_classes": 3}, {"module": fresh}):  # is inspected
+        fits.append(small(**params).fit(X))
+    assert_same_fit(*fits)
+    for name in ("n_classes", "last_layer", "chain", "digest", "input_shape"):
+        assert len({getattr(init.theta0_.architecture, name) for init in fits}) == 1
+    assert fits[0].sampler_ == fits[1].sampler_ == "gram"
+
+
 def test_what_works_in_place_on_its_input_learns_what_others_do():
     X, found = rows(40), []
     for in_place in (True, False):

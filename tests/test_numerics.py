@@ -2,12 +2,14 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import ClassVar
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
 from scipy import stats
+from torch import nn
 
 from helpers import CPU, LARGE, SMALL, as_a_team_of, mlp, normal, threads
 from sklearn_mmdinit import (
@@ -20,7 +22,7 @@ from sklearn_mmdinit import (
     StackedStartsClassifier,
     mmd_init_,
 )
-from sklearn_mmdinit._base.environment import as_float32, check_float32, in_portions
+from sklearn_mmdinit._base.environment import as_float32, check_float32
 from sklearn_mmdinit._base.random_streams import StepRandom
 from sklearn_mmdinit._base.threads import chunked, run_on_threads, team, worthwhile_threads
 from sklearn_mmdinit.diagnostics import coherence_kernel, dead_neuron_ratio, prediction_samples
@@ -327,18 +329,23 @@ def test_what_fits_is_rounded_and_what_does_not_is_named(kind):
     np.testing.assert_array_equal(as_float32(np.array([[True, False]])), [[1.0, 0.0]])
 
 
+class _Counting(nn.Sequential):
+    sizes: ClassVar = []
+
+    def forward(self, X):
+        self.sizes.append(len(X))
+        return super().forward(X)
+
+
 @pytest.mark.parametrize("n", [1, 1024, 2500])
-def test_portions_give_what_all_rows_at_once_give(n):
-    X, weights, seen = np.random.default_rng(0).normal(size=(n, 2, 3)), torch.ones(2, 3), []
-    weights = weights.double().requires_grad_()
-
-    def function(rows):
-        seen.append(len(rows))
-        return (torch.from_numpy(rows) * weights).sum(1)
-
-    np.testing.assert_array_equal(in_portions(function, X), X.sum(1))
-    assert max(seen) <= 1024
-    assert sum(seen) == n
+def test_hidden_activations_are_of_at_most_1024_rows_at_a_time(n):
+    X = np.random.default_rng(0).normal(size=(2500, 6))
+    net = _Counting(nn.Linear(6, 4), nn.ReLU(), nn.Linear(4, 2))
+    init = MMDInitializer(module=net, output="hidden", max_iter=0, random_state=0).fit(X)
+    net.sizes.clear()
+    assert init.transform(X[:n]).shape == (n, 4)
+    assert max(net.sizes) <= 1024
+    assert sum(net.sizes) == n
 
 
 @pytest.mark.parametrize("n", [1, 3, 50])

@@ -18,8 +18,9 @@ from sklearn_mmdinit._base.random_streams import StepRandom
 from sklearn_mmdinit.losses import coherence, degeneracy, detachment, uniformity
 from sklearn_mmdinit.networks.info import perturbed_logits
 from sklearn_mmdinit.networks.passes import hidden_activations, jacobian_norms
+from sklearn_mmdinit.objective import paper_terms
 from sklearn_mmdinit.training import CoherenceConfig, Config
-from sklearn_mmdinit.training.loop import loss_terms, objective_of
+from sklearn_mmdinit.training.loop import loss_terms
 
 BOTH = pytest.mark.parametrize("sampler", ["gram", "functional"])
 
@@ -64,7 +65,7 @@ def test_the_terms_are_those_of_the_perturbed_networks(name, sampler):
     module, info, X = of_zoo(name, sampler)
     weights = {"uniformity_weight": 0.5, "degeneracy_weight": 0.3, "detachment_weight": 2.0}
     own = objective(**weights, sampler=sampler, perturbation_scale=SCALE)
-    found = own.terms(module, info, X, StepRandom(5))
+    found = paper_terms(own, module, info, X, StepRandom(5))
     draws = StepRandom(5)
     U = draws.simplex(16, info.n_classes)
     P = perturbed_logits(module, info, X, 16, SCALE, draws).softmax(-1)
@@ -400,7 +401,7 @@ def config(**params):
 
 def terms_of(own, X, random):
     module, info, X = looked_at(mlp(4, 5, 3, 2), X)
-    return loss_terms(module, info, X, random, own, objective_of(own)), module, info
+    return loss_terms(module, info, X, random, own), module, info
 
 
 def test_the_loss_of_a_training_is_the_objective_and_coherence():
@@ -409,7 +410,7 @@ def test_the_loss_of_a_training_is_the_objective_and_coherence():
     assert plain.term_names == ("loss", "uniformity", "degeneracy", "detachment")
     assert plain.rows_in_flight == 3 * 16
     paper, module, info = terms_of(plain, X[:3], StepRandom(0))
-    expected = objective_of(plain).terms(module, info, torch.from_numpy(X[:3]), StepRandom(0))
+    expected = paper_terms(plain, module, info, torch.from_numpy(X[:3]), StepRandom(0))
     assert_close(paper, torch.stack(expected))
     coherent = config(batch_size=3, coherence=CoherenceConfig(4.0, 2.0, 1.0, 6), closed_form=True)
     assert coherent.term_names == (*plain.term_names, "coherence")

@@ -9,7 +9,7 @@ from nets import Conv, digit_images
 from sklearn_mmdinit import Coherence, MMDInitializer
 from sklearn_mmdinit._base.random_streams import StepRandom
 from sklearn_mmdinit.training.cuda_graph import _OnHost
-from sklearn_mmdinit.training.loop import loss_terms, objective_of
+from sklearn_mmdinit.training.loop import loss_terms
 
 
 class NoValues(StepRandom):  # draws that have a shape alone
@@ -47,12 +47,12 @@ def test_a_step_elsewhere_reads_no_value_and_uses_nothing_of_the_host(params, mo
     # Autocast does not know this device.
     monkeypatch.setattr(torch, "is_autocast_enabled", lambda *device: False)
     monkeypatch.setattr(torch, "autocast", lambda *args, **kwargs: nullcontext())
-    network, objective = init._builder.network_at(init.theta0_, "meta"), objective_of(init.config_)
+    network = init._builder.network_at(init.theta0_, "meta")
     batch = torch.empty(32, *X.shape[1:], device="meta")
     for _ in range(2):  # what is kept from the first one on is made on the host
         with _OnHost() as host:
             random, info = NoValues(), init._builder.info
-            terms = loss_terms(network, info, batch, random, init.config_, objective)
+            terms = loss_terms(network, info, batch, random, init.config_)
             torch.autograd.backward(terms[0])
     assert not host.seen
     assert all(parameter.grad.device.type == "meta" for parameter in network.parameters())

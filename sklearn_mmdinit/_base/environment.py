@@ -7,13 +7,12 @@ import os
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
 import torch
-from sklearn.utils import gen_batches
 from torch.utils.data import DataLoader, Dataset
 
 from .threads import settle_num_threads
@@ -23,7 +22,6 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     from tqdm.auto import tqdm
 
-_ROWS_AT_A_TIME = 1024
 _WITH_AUTOCAST = ("cpu", "cuda", "mps", "xpu")  # kinds of devices
 _SECONDS_IN_LOG = 30.0  # between two states of a bar in a file, which keeps all of them
 _BAR_DELAY = 3.0  # seconds; what ends earlier needs no bar
@@ -100,14 +98,6 @@ def as_float32(X: Any) -> Any:
     return X.astype(np.float32, copy=False)
 
 
-def in_portions(function: Callable[[np.ndarray], torch.Tensor], X: np.ndarray) -> np.ndarray:
-    """``function(X)`` for rows X (n >= 1, ...), computed by blocks of rows to bound its memory."""
-    # At least two rows: a batch norm without running statistics cannot pass one.
-    blocks = gen_batches(len(X), _ROWS_AT_A_TIME, min_batch_size=2)
-    with torch.no_grad():
-        return np.concatenate([array_of(function(X[rows])) for rows in blocks])
-
-
 @contextmanager
 def kept_generators(gpus: Sequence[int] = ()) -> Iterator[None]:
     """Restore the state of PyTorch's global generators after this block."""
@@ -126,16 +116,20 @@ def seeded_generators(seed: int, gpus: Sequence[int] = ()) -> Iterator[None]:
 
 
 @contextmanager
-def own_settings() -> Iterator[None]:
-    """Compute in this block without the caller's autocast, whose half precision is too coarse.
-
-    A new thread also begins with the process's number of PyTorch threads.
-    """
-    settle_num_threads()
+def full_precision() -> Iterator[None]:
+    """Compute in this block without the caller's autocast, whose half precision is too coarse."""
     with ExitStack() as stack:
         for kind in _WITH_AUTOCAST:
             if torch.is_autocast_enabled(kind):
                 stack.enter_context(torch.autocast(kind, enabled=False))
+        yield
+
+
+@contextmanager
+def own_settings() -> Iterator[None]:
+    """As ``full_precision``; a new thread begins with the process's number of PyTorch threads."""
+    settle_num_threads()
+    with full_precision():
         yield
 
 

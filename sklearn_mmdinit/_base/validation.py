@@ -255,24 +255,6 @@ def warn_if_scaled_otherwise(X: Any, unlabelled: Collection[Any]) -> None:
             return
 
 
-def rows_checked(
-    estimator: Any, X: Any, y: Any = "no_validation", **options: Any
-) -> tuple[Any, ...]:
-    """X as numbers, checked by ``validate_data`` with its `options`; y too if given."""
-    X = array_of(X)
-    try:
-        # Not "numeric": it looks at the types of columns, and not at what is in them.
-        checked = validate_data(estimator, X, y, dtype=None, **options)
-    except TypeError:
-        if hasattr(X, "columns"):  # the columns may have no common type
-            _as_numbers(np.asarray(X, dtype=object), X.columns)
-        raise
-    X, *labels = checked if isinstance(checked, tuple) else (checked,)
-    if X.dtype.kind not in "biuf":
-        X = _as_numbers(X, getattr(estimator, "feature_names_in_", None))
-    return X, *labels
-
-
 def _as_numbers(X: np.ndarray, names: Any = None) -> np.ndarray:
     """Objects or texts (n, n_features, ...) as float64; an error names the first other value."""
     if X.dtype.kind not in "mM":
@@ -311,17 +293,27 @@ def examples_checked(
     *,
     reset: bool,
     shape: tuple[int, ...] | None = None,
+    allow_nd: bool = True,
     **options: Any,
 ) -> tuple[Any, ...]:
-    """Check rows X (n, ...) of any shape and number type by ``validate_data``, and y if given.
+    """Check rows X (n, ...) of any number type by ``validate_data``, and y if given.
 
-    `shape` is the shape of the examples in ``fit``; `options` are those of ``validate_data``.
+    `shape` is the shape of the examples in ``fit``. With `allow_nd` they may have any shape.
+    `options` are those of ``validate_data``.
     """
     X = array_of(X)
-    flat = (X if hasattr(X, "ndim") else np.asarray(X)).ndim <= 2
-    X, *labels = rows_checked(
-        estimator, X, y, reset=reset, allow_nd=True, ensure_2d=flat, **options
-    )
+    flat = not allow_nd or (X if hasattr(X, "ndim") else np.asarray(X)).ndim <= 2
+    options |= {"reset": reset, "allow_nd": allow_nd, "ensure_2d": flat}
+    try:
+        # Not "numeric": it looks at the types of columns, and not at what is in them.
+        checked = validate_data(estimator, X, y, dtype=None, **options)
+    except TypeError:
+        if hasattr(X, "columns"):  # the columns may have no common type
+            _as_numbers(np.asarray(X, dtype=object), X.columns)
+        raise
+    X, *labels = checked if isinstance(checked, tuple) else (checked,)
+    if X.dtype.kind not in "biuf":
+        X = _as_numbers(X, getattr(estimator, "feature_names_in_", None))
     if reset and not flat:
         estimator.n_features_in_ = math.prod(X.shape[1:])
     if shape is not None and X.shape[1:] != shape:

@@ -56,16 +56,7 @@ def warn_if_few(X: Any, y: Any, advice: str = _PASS_ALL_ROWS) -> None:
         )
 
 
-def validate_labelled(
-    validate: Callable[[Any, Any], tuple[Any, Any]], X: Any, y: Any, unlabelled_label: Any
-) -> tuple[Any, np.ndarray, np.ndarray]:
-    """X and y as `validate` returns them, and which rows have a label, bool (n_samples,)."""
-    y, missing = _replace_missing(y, unlabelled_label)
-    X, y = validate(X, y)
-    return X, y, is_labelled(y, unlabelled_label) & ~missing
-
-
-def _replace_missing(y: Any, unlabelled_label: Any) -> tuple[Any, Any]:
+def replace_missing(y: Any, unlabelled_label: Any) -> tuple[Any, Any]:
     """Labels in which a valid one stands for each NaN and None, and a mask of these places."""
     y = array_of(y)
     labels = np.array(y, dtype=object)  # a copy
@@ -158,9 +149,8 @@ def encode(y: np.ndarray, classes: np.ndarray, name: str, classes_name: str) -> 
 
 def accuracy(y: Any, predicted: np.ndarray, sample_weight: Any, unlabelled_label: Any) -> float:
     """Share of the rows with a label (n_samples,) whose label is predicted."""
-    predicted, y, labelled = validate_labelled(
-        lambda predicted, y: (predicted, column_or_1d(y)), predicted, y, unlabelled_label
-    )
+    y, missing = replace_missing(y, unlabelled_label)
+    labelled = is_labelled(y := column_or_1d(y), unlabelled_label) & ~missing
     check_consistent_length(predicted, y, sample_weight)
     if sample_weight is not None:
         sample_weight = np.asarray(sample_weight)[labelled]

@@ -23,15 +23,15 @@ import math
 
 import torch
 
-from .._base.environment import in_single_precision
-from ._shared import Piece, full_precision, with_gradient
+from .._base.environment import full_precision, in_single_precision
+from ._shared import Piece, with_gradient
 
 # Variances are at least this share of their mean. Without this, the variance of an input whose
 # activations are all 0 would be 0.
 _LEAST = 1e-6
 
 
-@full_precision
+@full_precision()
 def logit_correlation(H: torch.Tensor, n_classes: int | None) -> torch.Tensor:
     """C, the correlation of a logit's changes at two inputs when the last layer is perturbed.
 
@@ -91,7 +91,7 @@ def _directions(H: torch.Tensor, n_classes: int | None) -> torch.Tensor:
     return G * (variance.sqrt() / variance)
 
 
-@full_precision
+@full_precision()
 def coherence(H: torch.Tensor, n_classes: int | None, separation: float = 2.0) -> torch.Tensor:
     r"""L_coh: one minus C of positive pairs, plus the squares of C of all other pairs.
 

@@ -6,13 +6,14 @@ import math
 
 import torch
 
-from ._shared import checked_predictions, full_precision
+from .._base.environment import full_precision
+from ._shared import checked_predictions
 
 # Smallest squared distance under a root, whose slope at 0 is infinite.
 _TINY = 1e-12
 
 
-@full_precision
+@full_precision()
 def degeneracy(P: torch.Tensor) -> torch.Tensor:
     r"""L_sd: mean distance of each network's predictions to the vertex that is farthest from them.
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import wraps
 from itertools import chain
-from typing import Any, ParamSpec
+from typing import Any
 
 import torch
 
@@ -24,25 +23,11 @@ MIN_BANDWIDTH = 1e-6
 # of calls would dominate.
 PAIRS_AT_ONCE = 1 << 17
 
-P = ParamSpec("P")
-
 # Values of some of the points, and the gradient of the sum of all values with respect to these.
 Piece = tuple[torch.Tensor, torch.Tensor]
 
 # The sum of an example's probabilities may differ from 1 by this, in float32 and half precision.
 _ROUNDING, _HALF_ROUNDING = 1e-3, 2e-2
-
-
-def full_precision(loss: Callable[P, torch.Tensor]) -> Callable[P, torch.Tensor]:
-    """Compute a loss without autocast, whose half precision is too coarse for it."""
-
-    @wraps(loss)
-    def computed(*args: P.args, **kwargs: P.kwargs) -> torch.Tensor:
-        tensor = next(v for v in (*args, *kwargs.values()) if isinstance(v, torch.Tensor))
-        with torch.autocast(tensor.device.type, enabled=False):
-            return loss(*args, **kwargs)
-
-    return computed
 
 
 def checked_predictions(predictions: torch.Tensor) -> torch.Tensor:

@@ -17,6 +17,7 @@ from itertools import chain
 
 import torch
 
+from .._base.environment import full_precision
 from .._base.threads import run_on_threads
 from ._interval import (
     FEW_POINTS,
@@ -31,7 +32,6 @@ from ._shared import (
     Piece,
     checked_predictions,
     combine_means,
-    full_precision,
     kernel,
     kernel_and_slope,
     with_gradient,
@@ -44,7 +44,7 @@ _BY_DIFFERENCES = "donot_use_mm_for_euclid_dist"
 _MANY_CLASSES = 64
 
 
-@full_precision
+@full_precision()
 def uniformity(P: torch.Tensor, U: torch.Tensor, *, closed_form: bool = False) -> torch.Tensor:
     r"""L_uni: the mean over inputs of the MMD between predictions and the uniform law.
 

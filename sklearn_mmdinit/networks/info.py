@@ -12,10 +12,11 @@ import joblib
 import numpy as np
 import torch
 from scipy.sparse import issparse
+from sklearn.utils import gen_batches
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from .._base.environment import in_portions, kept_generators, with_gradients
+from .._base.environment import array_of, kept_generators, with_gradients
 from .._base.mlp import MLP
 from .._base.module_factory import ModuleFactory
 from .._base.random_streams import StepRandom
@@ -46,6 +47,9 @@ SAMPLERS = ("auto", "gram", "functional")
 # that is then shorter counts examples. Batch normalisation needs at least two.
 _N_EXAMPLES = 4
 
+# Rows whose hidden activations are computed at a time, to bound the memory.
+_ROWS_AT_A_TIME = 1024
+
 # Layers whose outputs are proportional to their weights and biases.
 _SCALING = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 # Factors so extreme that any non-linearity or bound shows. Multiplication by a power of two is
@@ -59,6 +63,7 @@ class ModuleInfo:
 
     n_classes: int  # logits of an example
     sampler: str  # "gram" or "functional"
+    n_biases: int | None  # outputs of last_layer; None if it has no bias that is learned
     why_functional: str = ""  # why the sampler is not "gram"
     by_vmap: bool = True  # False: one network after the other
     n_activations: int = 0  # values that a pass computes for one example
@@ -128,6 +133,7 @@ def inspect_module(
         taps={i: call.axis for i, call in enumerate(calls) if i != last and call.axis >= 0},
         calls=tuple(call.layer for call in calls),
         last_layer=last_layer,
+        n_biases=_n_biases(module.get_submodule(last_layer)) if last_layer else None,
         draws=seen.draws,
         stateful=seen.stateful or has_hooks(module),
     )
@@ -146,6 +152,11 @@ def inspect_module(
             "not learned"
         )
     return replace(info, sampler="functional", why_functional=why, by_vmap=by_vmap)
+
+
+def _n_biases(layer: Any) -> int | None:
+    learned = layer.bias is not None and layer.bias.requires_grad
+    return layer.out_features if learned else None
 
 
 def _why_not_gram(module: nn.Module) -> str:
@@ -468,33 +479,34 @@ class NetworkBuilder:
         X: np.ndarray,
         sampler: str = "auto",
         hidden_layer: str | None = None,
-    ) -> NetworkBuilder:
-        """Inspect a fresh module on rows of X (n, ...)."""
+    ) -> tuple[NetworkBuilder, Theta0]:
+        """Inspect a fresh module on rows of X (n, ...); the builder, and the module's weights."""
         rows = X[np.arange(_N_EXAMPLES) % len(X)]
-        factory = with_casts(factory, rows)
+        factory = _with_casts(factory, rows)
         module = factory.build_to_train().cpu()
-        description = describe(factory, module, X.shape[1:])
-        _warn_if_drawn(factory, module)
-        integers = takes_integers(module)
-        pretraining_mode_(module)
-        examples = as_examples(rows, integers)
-        info = inspect_module(module, examples, sampler, hidden_layer)
-        if info.draws:
-            raise ValueError(
-                f"the module {qualified_name(module)} draws random numbers in evaluation mode, "
-                "and random_state does not seed them; draw them only if self.training"
-            )
+        fresh, integers = fresh_theta0(factory, module, X.shape[1:]), takes_integers(module)
+        known = _architecture_of_perceptron(factory, X)
+        if known is not None and sampler != "functional" and hidden_layer is None:
+            # Passes would only show what the arguments say.
+            n, chain = known.n_classes, known.chain
+            taps = dict.fromkeys(range(len(known.keywords["hidden_layer_sizes"])), 0)
+            info = ModuleInfo(n, "gram", taps=taps, last_layer=known.last_layer, n_biases=n)
+        else:
+            _warn_if_drawn(factory, module)
+            pretraining_mode_(module)
+            examples = as_examples(rows, integers)
+            info = inspect_module(module, examples, sampler, hidden_layer)
+            if info.draws:
+                raise ValueError(
+                    f"the module {qualified_name(module)} draws random numbers in evaluation mode, "
+                    "and random_state does not seed them; draw them only if self.training"
+                )
+            chain = scale_chain(module, info, examples)
         architecture = replace(
-            description,
-            n_classes=info.n_classes,
-            last_layer=info.last_layer,
-            chain=scale_chain(module, info, examples),
+            fresh.architecture, n_classes=info.n_classes, last_layer=info.last_layer, chain=chain
         )
-        return cls(factory, architecture, info, integers)
-
-    def fresh_theta0(self) -> Theta0:
-        """The weights of a module that the factory has just built."""
-        return Theta0(self.architecture, arrays_of(self.factory.build()))
+        builder = cls(factory, architecture, info, integers)
+        return builder, replace(fresh, architecture=architecture)
 
     def module_at(self, theta0: Theta0) -> nn.Module:
         """A new module at theta0, on the CPU, in the mode in which the factory builds it."""
@@ -520,13 +532,13 @@ class NetworkBuilder:
     def hidden(self, theta0: Theta0, X: np.ndarray, device: str | torch.device) -> np.ndarray:
         """Inputs (n, n_units) of the last linear layer at theta0."""
         network, last_layer = self.network_at(theta0, device).eval(), self.known_last_layer()
-        with explained_single_row():
-            H = in_portions(
-                lambda rows: hidden_activations(
-                    network, self.as_examples(rows).to(device), last_layer
-                ),
-                X,
-            )
+        parts = []
+        with explained_single_row(), torch.no_grad():
+            # At least two rows: a batch norm without running statistics cannot pass one.
+            for rows in gen_batches(len(X), _ROWS_AT_A_TIME, min_batch_size=2):
+                examples = self.as_examples(X[rows]).to(device)
+                parts.append(array_of(hidden_activations(network, examples, last_layer)))
+        H = np.concatenate(parts)
         if not np.isfinite(H).all():
             raise ValueError(
                 "hidden activations of X are not finite: values of X are too large; scale X as "
@@ -557,7 +569,7 @@ def as_examples(X: np.ndarray, integers: bool) -> torch.Tensor:
     return torch.from_numpy(np.array(X, dtype=np.int64 if stay_integers else np.float32))
 
 
-def with_casts(factory: ModuleFactory, X: Any) -> ModuleFactory:
+def _with_casts(factory: ModuleFactory, X: Any) -> ModuleFactory:
     """The factory, with `casts` set if its module takes rows X (n, ...), but not in float32."""
 
     def passes(module: nn.Module) -> bool:
@@ -580,24 +592,39 @@ def with_casts(factory: ModuleFactory, X: Any) -> ModuleFactory:
     return replace(factory, casts=casts)
 
 
-def describe(
-    factory: ModuleFactory, module: nn.Module, input_shape: tuple[int, ...]
-) -> Architecture:
-    """The architecture of a module, without what only a pass can show."""
+def _architecture_of_perceptron(factory: ModuleFactory, X: Any) -> Architecture | None:
+    """The architecture of an MLP for rows X (n, ...), which needs no pass; None for a module."""
+    keywords = {name: value for name, value in factory.keywords.items() if name != "init"}
+    if factory.module is not MLP or X.shape[1:] != (keywords.get("n_features"),):
+        return None
+    return Architecture.of_perceptron(**keywords)
+
+
+def fresh_theta0(factory: ModuleFactory, module: nn.Module, input_shape: tuple[int, ...]) -> Theta0:
+    """The weights of a new module; its architecture lacks what only a pass can show."""
     keywords = module.keywords if isinstance(module, MLP) else factory.keywords
-    return Architecture(
+    arrays = arrays_of(module)
+    architecture = Architecture(
         module=qualified_name(module),
         parameters=tuple((name, repr(value)) for name, value in keywords.items()),
         input_shape=input_shape,
         n_classes=0,
-        digest=digest_of({name: array.shape for name, array in arrays_of(module).items()}),
+        digest=digest_of({name: array.shape for name, array in arrays.items()}),
     )
+    return Theta0(architecture, arrays)
 
 
-def describe_with_logits(factory: ModuleFactory, module: nn.Module, X: np.ndarray) -> Architecture:
-    """The architecture of a module that is only fine-tuned, from one pass."""
+def module_to_train(factory: ModuleFactory, X: Any) -> tuple[ModuleFactory, nn.Module, Theta0]:
+    """The factory for rows X (n, ...), a module of it that is only fine-tuned, and its weights."""
+    rows = X[:_N_EXAMPLES]
+    factory = _with_casts(factory, rows)
+    module = factory.build_to_train()
+    if (known := _architecture_of_perceptron(factory, X)) is not None:
+        return factory, module, Theta0(known, arrays_of(module))
+    rows = rows.toarray() if issparse(rows) else rows
+    fresh = fresh_theta0(factory, module, rows.shape[1:])
     module.cpu().eval()
-    examples = as_examples(X, takes_integers(module))
+    examples = as_examples(rows, takes_integers(module))
     names = {layer: name for name, layer in module.named_modules()}
     outputs: list[tuple[str, torch.Tensor]] = []
 
@@ -611,8 +638,10 @@ def describe_with_logits(factory: ModuleFactory, module: nn.Module, X: np.ndarra
     _warn_if_hidden(module, logits)
     _warn_if_drawn(factory, module)
     last = [name for name, output in outputs if output.ndim == 2 and _is_same(output, logits)]
-    described, n_classes = describe(factory, module, X.shape[1:]), logits.shape[1]
-    return replace(described, n_classes=n_classes, last_layer=last[-1] if last else "")
+    architecture = replace(
+        fresh.architecture, n_classes=logits.shape[1], last_layer=last[-1] if last else ""
+    )
+    return factory, module, replace(fresh, architecture=architecture)
 
 
 # Scale chains

@@ -16,12 +16,12 @@ from torch import nn
 from .._base.environment import array_of, learned_is_finite, progress_bar, with_gradients
 from .._base.random_streams import StepRandom
 from .._base.threads import team
-from .._base.validation import check_fits_in_memory, warn_user
+from .._base.validation import warn_user
 from ..losses import coherence
 from ..networks.gram import gram_layers
 from ..networks.info import ModuleInfo, NetworkBuilder
-from ..networks.passes import ROWS_OF_JACOBIANS, hidden_activations
-from ..objective import MMDObjective
+from ..networks.passes import explained_single_row, hidden_activations
+from ..objective import paper_terms
 from ..theta0 import Theta0
 from . import Config
 from .cuda_graph import Recorded
@@ -89,65 +89,28 @@ class State:
         return self.current if self.best is None or config.coherence else self.best
 
 
-def check_step_fits_in_memory(config: Config) -> None:
-    """Raise a ValueError if predictions, or Jacobians of the logits, do not fit in memory."""
-    d = config.n_classes
-    # Logits, probabilities and their gradient.
-    what = f"n_perturbations={config.n_perturbations} with n_classes={d}"
-    check_fits_in_memory(3 * config.rows_in_flight * d, what)
-    if config.detachment_weight:
-        n_rows = min(config.batch_size, ROWS_OF_JACOBIANS)
-        what = f"the detachment term of {d} classes (detachment_weight=0 leaves it out)"
-        check_fits_in_memory(7 * n_rows * d**2, what)
-
-
-def objective_of(config: Config) -> MMDObjective:
-    """The paper's objective with the settings of a training."""
-    return MMDObjective(
-        config.n_perturbations,
-        uniformity_weight=config.uniformity_weight,
-        degeneracy_weight=config.degeneracy_weight,
-        detachment_weight=config.detachment_weight,
-        perturbation_scale=config.perturbation_scale,
-        sampler=config.sampler,
-        closed_form=config.closed_form,
-    )
-
-
 def loss_terms(
-    network: nn.Module,
-    info: ModuleInfo,
-    X: torch.Tensor,
-    random: StepRandom,
-    config: Config,
-    objective: MMDObjective,
+    network: nn.Module, info: ModuleInfo, X: torch.Tensor, random: StepRandom, config: Config
 ) -> torch.Tensor:
     """The loss and its terms (n_terms,), as ``config.term_names`` names them.
 
     X (B, ...) is a mini-batch; with coherence the first inputs of positive pairs, then the second.
     """
     if config.coherence is None:
-        return _stacked(objective.terms(network, info, X, random))
+        return _stacked(paper_terms(config, network, info, X, random))
     H = hidden_activations(network, X, info.last_layer)
-    L_coh = coherence(H, n_classes_with_bias(network, info), config.coherence.separation)
+    L_coh = coherence(H, info.n_biases, config.coherence.separation)
     weighted = config.coherence.weight * L_coh
     if not config.has_paper_terms:
         return torch.stack((weighted, L_coh))
     # Coherence uses all rows. The paper's terms use the first `batch_size` of the first inputs.
     rows = X[: min(config.batch_size, len(X) // 2)]
-    total, *terms = _stacked(objective.terms(network, info, rows, random))
+    total, *terms = _stacked(paper_terms(config, network, info, rows, random))
     return torch.stack((total + weighted, *terms, L_coh))
 
 
 def _stacked(terms: Any) -> torch.Tensor:
     return torch.stack([term for term in terms if term is not None])
-
-
-def n_classes_with_bias(network: nn.Module, info: ModuleInfo) -> int | None:
-    """Outputs of the last linear layer where its bias is learned; else None."""
-    last: Any = network.get_submodule(info.last_layer)
-    learned = last.bias is not None and last.bias.requires_grad
-    return last.out_features if learned else None
 
 
 def training_threads(
@@ -161,6 +124,7 @@ def training_threads(
 
 
 @with_gradients()
+@explained_single_row()
 def train(
     builder: NetworkBuilder,
     batches: RowBatches,
@@ -180,8 +144,7 @@ def train(
     ValueError is raised.
     """
     network, info = builder.network_at(state.current, device), builder.info
-    check_step_fits_in_memory(config)
-    objective, optimizer = objective_of(config), _adam(network, config, state, device)
+    optimizer = _adam(network, config, state, device)
     steps_an_epoch = batches.steps_an_epoch
     if state.steps_in_epoch >= steps_an_epoch:  # the unfinished epoch was one of more rows
         state.steps_in_epoch = 0
@@ -193,7 +156,7 @@ def train(
     periods = (config.window, SPAN) if config.coherence else (config.window,)
 
     def step(batch: torch.Tensor, random: StepRandom) -> torch.Tensor:
-        terms = loss_terms(network, info, batch, random, config, objective)
+        terms = loss_terms(network, info, batch, random, config)
         # Gradients keep their memory: the operating system would have to zero new memory.
         optimizer.zero_grad(set_to_none=False)
         terms[0].backward()
@@ -252,6 +215,28 @@ def train(
         if state.steps_in_epoch:
             save_state()
     return state
+
+
+@torch.inference_mode(False)  # Jacobians need gradients
+def mean_loss(
+    builder: NetworkBuilder,
+    batches: RowBatches,
+    config: Config,
+    theta0: Theta0,
+    first_step: int,
+    device: torch.device,
+) -> float:
+    """The mean loss at theta0 over an epoch in the order of the rows, with draws of these steps."""
+    network, info = builder.network_at(theta0, device), builder.info
+    n_steps, total = batches.steps_an_epoch, 0.0
+    order = np.arange(n_steps * batches.size).reshape(n_steps, batches.size)
+    random = StepRandom(batches.seed, device)
+    with torch.no_grad(), training_threads(network, info, config.rows_in_flight, device):
+        for number, rows in enumerate(order):
+            step = first_step + number
+            batch = batches.gathered(rows[None], step)[0].to(device)
+            total += float(loss_terms(network, info, batch, random.at(step), config)[0])
+    return total / n_steps
 
 
 def _add_level(state: State, total: float, n: int) -> None:
