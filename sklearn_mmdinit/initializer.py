@@ -26,7 +26,15 @@ from ._base.mlp import ACTIVATIONS, INITS
 from ._base.random_streams import StepRandom, permutation, weights_seed
 from ._base.row_scale import RowMoments, warn_if_another_scale
 from ._base.validation import warn_user
-from .coherence import Coherence, Walks, check_coherence, coherence_of, fit_embedding, settings_of
+from .coherence import (
+    Coherence,
+    Walks,
+    check_augmentation,
+    check_coherence,
+    coherence_of,
+    fit_embedding,
+    settings_of,
+)
 from .fine_tuning import labels
 from .losses import logit_correlation
 from .networks.info import SAMPLERS, NetworkBuilder
@@ -602,7 +610,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         check_is_fitted(self, "theta0_")
         X = self._validated(X, reset=False)
         device, config, seed = torch_device(self.device), self._config(len(X)), self._state.seed
-        batches, info = self._batches(X, config, seed), self._builder.info
+        batches, info = self._row_batches(X, config, seed), self._builder.info
         check_step_fits_in_memory(config)
         # In the mode of pre-training, so that this is the loss that pre-training minimised.
         network = self._builder.network_at(self.theta0_.without_gain(), device)
@@ -611,9 +619,8 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         order = np.arange(n_steps * batches.size).reshape(n_steps, batches.size)
         threads = training_threads(network, info, config.rows_in_flight, device)
         with torch.no_grad(), threads:
-            for number in range(n_steps):
-                step = _FIRST_SCORE_STEP + number
-                batch = batches.gathered(order[number : number + 1], step)[0].to(device)
+            mini_batches = batches.mini_batches(order, _FIRST_SCORE_STEP, device)
+            for step, batch in enumerate(mini_batches, _FIRST_SCORE_STEP):
                 terms = loss_terms(network, info, batch, random.at(step), config, objective)
                 total += float(terms[0])
         if not math.isfinite(total):
@@ -672,7 +679,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         if checks.integers(2).is_satisfied_by(n_classes):
             coherence = coherence_of(self.coherence)
             check_step_fits_in_memory(
-                resolve(vars(self), coherence, len(X), n_classes, bool(given))
+                resolve(vars(self), coherence, self._n_rows(X), n_classes, bool(given))
             )
         self._builder = NetworkBuilder.of(factory.snapshot(), X, self.sampler, self.hidden_layer)
         if not self._builder.takes_integers:
@@ -692,7 +699,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
             theta0 = learned.without_gain()
         if self.coherence is not None or self.output == "hidden":
             self._builder.hidden(theta0, X[:2], "cpu")  # raises without a last linear layer
-        config = self._config(len(X))
+        config = self._config(self._n_rows(X))
         return config, State(seed, theta0, n_planned=max(config.max_iter, 1))
 
     def _learned(self) -> Theta0 | None:
@@ -744,7 +751,10 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         coherence = coherence_of(self.coherence, X)
         self._begun_with = self._unchangeable(config)
         self._walks = Walks()
-        self.embedding_ = None if coherence is None else fit_embedding(coherence, X, seed)
+        self.embedding_ = None
+        if coherence is not None:  # errors of the augmentation come before a long fit
+            check_augmentation(coherence, X, self._builder.as_examples, torch_device(self.device))
+            self.embedding_ = fit_embedding(coherence, X, seed)
 
     def _unchangeable(self, config: Config) -> dict[str, Any]:
         """Parameters that partial_fit may not change."""
@@ -765,8 +775,16 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
                     "with fit"
                 )
 
+    def _n_rows(self, X: np.ndarray) -> int:
+        """Rows of an epoch."""
+        return len(X)
+
     def _batches(self, X: np.ndarray, config: Config, seed: int) -> RowBatches:
-        """Mini-batches of X, with positive pairs where there is a coherence."""
+        """Mini-batches of an epoch, with positive pairs where there is a coherence."""
+        return self._row_batches(X, config, seed)
+
+    def _row_batches(self, X: np.ndarray, config: Config, seed: int) -> RowBatches:
+        """Mini-batches of rows X."""
         coherence, pairs = coherence_of(self.coherence, X), None
         if coherence is not None and config.coherence is not None:
             walk = self._walks.of(coherence, self.embedding_, X, self.verbose)
@@ -816,7 +834,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
 
     def _judge_coherence(self, theta0: Theta0, X: np.ndarray, config: Config) -> None:
         """Set ``converged_``; warn if L_coh was still falling, or if predictions have collapsed."""
-        levels = self._state.levels_before_the_fall(config, len(X) // config.rows_a_step)
+        levels = self._state.levels_before_the_fall(config, self._n_rows(X) // config.rows_a_step)
         self.converged_ = len(levels) > 1 and not is_still_falling(levels)
         if len(levels) < 2:
             return  # too few steps to judge, or a training that is not over
