@@ -53,6 +53,7 @@ from .training.loop import (
 )
 from .training.minibatches import PositivePairs, RowBatches
 from .training.schedule import SPAN, is_still_falling
+from .training.streams import StreamBatches
 from .warm_start import attach_theta0
 
 __all__ = ["MMDInitializer"]
@@ -779,7 +780,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         """Rows of an epoch."""
         return len(X)
 
-    def _batches(self, X: np.ndarray, config: Config, seed: int) -> RowBatches:
+    def _batches(self, X: np.ndarray, config: Config, seed: int) -> RowBatches | StreamBatches:
         """Mini-batches of an epoch, with positive pairs where there is a coherence."""
         return self._row_batches(X, config, seed)
 

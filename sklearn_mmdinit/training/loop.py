@@ -28,6 +28,7 @@ from . import Config
 from .cuda_graph import Recorded
 from .minibatches import RowBatches
 from .schedule import CONSTANT_SHARE, SPAN, planned_steps, rate_factor
+from .streams import StreamBatches
 
 # What Adam keeps of a parameter beside its number of steps.
 _MOMENTS = ("exp_avg", "exp_avg_sq")
@@ -164,7 +165,7 @@ def training_threads(
 @with_gradients()
 def train(
     builder: NetworkBuilder,
-    batches: RowBatches,
+    batches: RowBatches | StreamBatches,
     config: Config,
     state: State,
     n_epochs: int | None,
