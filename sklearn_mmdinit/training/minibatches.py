@@ -20,8 +20,8 @@ from ..graph.walks import Walk
 # Of rows and a generator, or of a tensor on the device.
 Augmentation = Callable[..., Any]
 
-# Numbers of the mini-batches that are gathered at a time: 64 MiB in float32.
-_NUMBERS_AT_A_TIME = 1 << 24
+# The mini-batches that are gathered at a time, and their numbers: 64 MiB in float32.
+_STEPS_AT_A_TIME, _NUMBERS_AT_A_TIME = 100, 1 << 24
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class RowBatches:
         """Mini-batches that are gathered at once."""
         # For each row: its values and those of the second row of its pair, or the draws of a walk.
         numbers = max(2 * self.X[0].size, self.pairs.mean_length if self.pairs else 1)
-        return max(int(_NUMBERS_AT_A_TIME / (self.size * numbers)), 1)
+        return min(max(int(_NUMBERS_AT_A_TIME / (self.size * numbers)), 1), _STEPS_AT_A_TIME)
 
     def order(self, epoch: int) -> np.ndarray:
         """Rows (steps_an_epoch, size) of each step of an epoch."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from itertools import chain, count, pairwise
 from typing import Any
@@ -51,7 +51,8 @@ class Passes:
 
     def first_rows(self) -> np.ndarray:
         """Rows (n, ...) of the first mini-batches."""
-        return np.concatenate([rows_of(views[0]) for views in self._read])
+        with self._context():
+            return np.concatenate([rows_of(views[0]) for views in self._read])
 
     def of(self, epoch: int) -> Iterator[Views]:
         """The views of each mini-batch of an epoch."""
@@ -61,6 +62,9 @@ class Passes:
         # What is read is forgotten as it is handed on.
         return chain((begun.popleft() for _ in range(len(begun))), self._rest)
 
+    def _context(self) -> AbstractContextManager[None]:
+        return add_error_context(f"data={self.name} cannot be read")
+
     def _views(self, epoch: int) -> Iterator[Views]:
         own = getattr(self._loader, "generator", None)
         further = [] if own is None else [own]
@@ -69,8 +73,7 @@ class Passes:
         n_rows = 0
         for number in count():
             seed = loader_seed(self._seed, epoch, number)
-            context = add_error_context(f"data={self.name} cannot be read")
-            with context, seeded_for_user_code(seed, further=further):
+            with self._context(), seeded_for_user_code(seed, further=further):
                 batches = iter(self._loader) if batches is None else batches
                 if (item := next(batches, None)) is None:
                     break
@@ -94,8 +97,8 @@ def _views_of(item: Any) -> Views:
     nested = isinstance(first, tuple | list) and bool(first)
     if nested:
         first, *others = first
-    if not isinstance(first, torch.Tensor):
-        kind = type(first).__name__
+    if not isinstance(first, torch.Tensor) or first.ndim == 0:
+        kind = "a number" if isinstance(first, torch.Tensor) else type(first).__name__
         raise TypeError(
             f"data must give tensors, or tuples whose first item is a tensor, got {kind}"
         )
