@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pickle
+import re
 from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any, ClassVar
 
 import joblib
 import numpy as np
+import torch
 from sklearn.base import BaseEstimator, clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
@@ -32,7 +34,7 @@ from .graph.edges import check_graph, is_matrix, neighbor_graph, on_read_only, s
 from .graph.neighbors import count_distinct
 from .graph.walks import Walk
 from .theta0 import arrays_of
-from .training.minibatches import augmented
+from .training.minibatches import augmented, augmented_on_device, takes_tensors
 
 __all__ = ["Coherence"]
 
@@ -102,6 +104,12 @@ class Coherence(BaseEstimator):
         returns rows of the same shape, each changed at random in a way that keeps its class. Both
         rows of every positive pair are augmented in each step. :class:`RandomAffine` is for images,
         :class:`RandomCorruption` for tables. Neighbours are those of the unchanged rows.
+
+        An nn.Module, such as a transform of torchvision or kornia, and a function of one argument
+        (others may have defaults) take a tensor (n, ...) on the device of training instead, and
+        draw from the global generators, which are seeded in each step and restored. The two inputs
+        of the pairs have a call each, so that a transform that draws once a call changes them
+        differently.
     memory : None, str or joblib.Memory, default=None
         Where joblib caches the neighbours, so that the next ``fit`` on these rows need not search.
 
@@ -155,7 +163,7 @@ class Coherence(BaseEstimator):
         shared_neighbor_power: float = 2.0,
         graph: Any = None,
         embedding: Any = None,
-        augmentation: Callable[[np.ndarray, np.random.Generator], Any] | None = None,
+        augmentation: Callable[..., Any] | None = None,
         memory: Any = None,
     ) -> None:
         self.weight = weight
@@ -196,7 +204,7 @@ def check_coherence(coherence: Coherence) -> None:
     check_memory(coherence.memory)
     augmentation = coherence.augmentation
     if augmentation is not None and (isinstance(augmentation, type) or not callable(augmentation)):
-        valid = "None or a function of rows and a generator"
+        valid = "None, a function of rows and a generator, or a module or function of one tensor"
         raise TypeError(f"augmentation must be {valid}, got {augmentation!r}")
     if coherence.embedding is not None:
         _check_embedding(coherence)
@@ -239,7 +247,8 @@ def _as_text(name: str, value: Any) -> str:
     if theta0 is not None:
         value = dict(theta0.arrays)
     elif isinstance(value, nn.Module):
-        value = arrays_of(value)
+        # An address in a text would differ between processes.
+        value = (re.sub(" at 0x[0-9a-f]+", "", repr(value)), arrays_of(value))
     elif isinstance(value, BaseEstimator) and not isinstance(value, FrozenEstimator):
         return type(value).__name__
     if (text := _hash(value)) is None:
@@ -259,12 +268,25 @@ def _hash(value: Any) -> str | None:
 # The embedding and the graph
 
 
+def check_augmentation(
+    coherence: Coherence,
+    X: np.ndarray,
+    as_examples: Callable[[np.ndarray], torch.Tensor],
+    device: torch.device,
+) -> None:
+    """Augment as many rows of X (n, ...) as in a step, so that an error comes at once."""
+    augmentation = coherence.augmentation
+    if augmentation is None:
+        return
+    rows = X[np.arange(2 * min(coherence.batch_size, len(X))) % len(X)]
+    if takes_tensors(augmentation):
+        augmented_on_device(augmentation, as_examples(rows).to(device), 0, 0, looks=True)
+    else:
+        augmented(augmentation, rows, rows_generator(0, 0))
+
+
 def fit_embedding(coherence: Coherence, X: np.ndarray, seed: int) -> Any:
     """The embedding of a checked coherence, fitted to rows X (n, ...), or None."""
-    if coherence.augmentation is not None:  # its errors come before a long fit of the embedding
-        n_rows = 2 * min(coherence.batch_size, len(X))  # as in a step
-        rows = X[np.arange(n_rows) % len(X)]
-        augmented(coherence.augmentation, rows, rows_generator(0, 0))
     if coherence.embedding is None:
         return None
     embedding = clone(coherence.embedding)

@@ -26,7 +26,15 @@ from ._base.mlp import ACTIVATIONS, INITS
 from ._base.random_streams import permutation, weights_seed
 from ._base.row_scale import RowMoments, warn_if_another_scale
 from ._base.validation import warn_user
-from .coherence import Coherence, Walks, check_coherence, coherence_of, fit_embedding, settings_of
+from .coherence import (
+    Coherence,
+    Walks,
+    check_augmentation,
+    check_coherence,
+    coherence_of,
+    fit_embedding,
+    settings_of,
+)
 from .fine_tuning import labels
 from .losses import logit_correlation
 from .networks.info import SAMPLERS, NetworkBuilder
@@ -36,6 +44,7 @@ from .training.checkpoint import Checkpointer
 from .training.loop import State, mean_loss, train
 from .training.minibatches import PositivePairs, RowBatches
 from .training.schedule import SPAN, is_still_falling
+from .training.streams import StreamBatches
 from .warm_start import attach_theta0
 
 __all__ = ["MMDInitializer"]
@@ -568,7 +577,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
             _warn_if_an_epoch_is_short(config, len(X))
             self._prepare(X, coherence, config, state.seed)
         else:
-            config = self._config(X, coherence)
+            config = self._config(len(X), coherence)
             self._check_unchanged(coherence, config)
             self._moments = self._moments and self._moments.with_rows(X)
             # A copy, so that an epoch that fails or is interrupted leaves no trace.
@@ -596,8 +605,8 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         check_is_fitted(self, "theta0_")
         X = self._validated(X, reset=False)
         coherence, theta0 = coherence_of(self.coherence, X), self.theta0_.without_gain()
-        config, device = self._config(X, coherence), torch_device(self.device)
-        batches = self._batches(X, coherence, config, self._state.seed)
+        config, device = self._config(len(X), coherence), torch_device(self.device)
+        batches = self._row_batches(X, coherence, config, self._state.seed)
         loss = mean_loss(self._builder, batches, config, theta0, _FIRST_SCORE_STEP, device)
         if not math.isfinite(loss):
             raise ValueError("the loss of X is not finite: values of X are too large; scale X")
@@ -668,7 +677,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
             theta0 = learned.without_gain()
         if coherence is not None or self.output == "hidden":
             self._builder.hidden(theta0, X[:2], "cpu")  # raises without a last linear layer
-        config = self._config(X, coherence)
+        config = self._config(self._n_rows(X), coherence)
         return config, State(seed, theta0, n_planned=max(config.max_iter, 1))
 
     def _learned(self) -> Theta0 | None:
@@ -695,9 +704,9 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
             device, keep = torch_device(self.device), checkpointer
             train(self._builder, batches, config, state, n_left, device, self.verbose, keep)
 
-    def _config(self, X: np.ndarray, coherence: Coherence | None) -> Config:
+    def _config(self, n_rows: int, coherence: Coherence | None) -> Config:
         n_classes, is_known = self._builder.info.n_classes, self._n_classes_is_known
-        return resolve(vars(self), coherence, len(X), n_classes, is_known)
+        return resolve(vars(self), coherence, n_rows, n_classes, is_known)
 
     def _prepare(
         self, X: np.ndarray, coherence: Coherence | None, config: Config, seed: int
@@ -705,7 +714,10 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         """Fit the embedding, and store the parameters that partial_fit may not change."""
         self._begun_with = self._unchangeable(coherence, config)
         self._walks = Walks()
-        self.embedding_ = None if coherence is None else fit_embedding(coherence, X, seed)
+        self.embedding_ = None
+        if coherence is not None:  # errors of the augmentation come before a long fit
+            check_augmentation(coherence, X, self._builder.as_examples, torch_device(self.device))
+            self.embedding_ = fit_embedding(coherence, X, seed)
 
     def _unchangeable(self, coherence: Coherence | None, config: Config) -> dict[str, Any]:
         """Parameters that partial_fit may not change."""
@@ -726,10 +738,20 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
                     "with fit"
                 )
 
+    def _n_rows(self, X: np.ndarray) -> int:
+        """Rows of an epoch."""
+        return len(X)
+
     def _batches(
         self, X: np.ndarray, coherence: Coherence | None, config: Config, seed: int
+    ) -> RowBatches | StreamBatches:
+        """Mini-batches of an epoch, with positive pairs if there is a coherence."""
+        return self._row_batches(X, coherence, config, seed)
+
+    def _row_batches(
+        self, X: np.ndarray, coherence: Coherence | None, config: Config, seed: int
     ) -> RowBatches:
-        """Mini-batches of X, with positive pairs where there is a coherence."""
+        """Mini-batches of rows X."""
         pairs = None
         if coherence is not None:
             walk = self._walks.of(coherence, self.embedding_, X, self.verbose)
@@ -773,7 +795,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         self.best_loss_ = min(self.loss_curve_, default=np.inf)
         self.n_iter_ = state.n_epochs
         if H is not None:
-            levels = state.levels_before_the_fall(config, len(X) // config.rows_a_step)
+            levels = state.levels_before_the_fall(config, self._n_rows(X) // config.rows_a_step)
             self._judge_coherence(levels, H)
         loss = self.loss_curve_[-1] if config.coherence and self.history_ else self.best_loss_
         if self.history_ and loss > _DIVERGED * max(state.first_loss, 1.0):

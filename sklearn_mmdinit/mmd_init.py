@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import torch
+from sklearn.base import clone
 from sklearn.utils import check_random_state
 from torch import nn
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset
 
-from ._base.environment import array_of, seeded_generators
 from ._base.module_factory import uncompiled
-from ._base.validation import add_error_context, check_argument, check_fits_in_memory
-from .coherence import brings_edges, coherence_of
+from ._base.validation import check_argument, check_fits_in_memory
+from .coherence import Coherence, brings_edges, coherence_of
 from .initializer import MMDInitializer
 from .theta0 import put_arrays_
+from .training import Config
+from .training.streams import UNKNOWN, Passes, StreamBatches, rows_of
 
 __all__ = ["mmd_init_"]
 
-# Examples that are read at a time from a Dataset without a DataLoader.
+# Examples of a mini-batch of a Dataset without a DataLoader.
 _EXAMPLES_AT_A_TIME = 256
 
 
@@ -36,11 +37,14 @@ def mmd_init_(module: nn.Module, data: Any, **params: Any) -> list[dict[str, flo
     module : nn.Module
         Returns logits (n, n_classes). Parameters that require no gradient do not change. Running
         statistics of normalisations become those of the data. A normalisation in evaluation mode
-        does not change if the module itself is in training mode.
+        does not change if the module itself is in training mode. A module on a GPU is trained
+        there.
     data : array-like, Tensor, Dataset or DataLoader
         Unlabelled examples (n, ...). A Dataset or DataLoader gives tensors, or tuples whose first
-        item is one. It is read once, in its order, into an array in memory. For more data pass a
-        part of it, a NumPy memory map, or use :class:`MMDObjective` in a loop.
+        item is one. A DataLoader or an IterableDataset is a stream: each epoch is a pass over it,
+        and no row is kept. With a coherence it gives two views of each example, which are the
+        positive pairs. If it gives one, the graph of the examples is needed: they are read once, in
+        their order, into an array in memory, as those of any other Dataset are.
     **params : dict
         Parameters of :class:`MMDInitializer`, except those that describe a perceptron.
 
@@ -61,6 +65,27 @@ def mmd_init_(module: nn.Module, data: Any, **params: Any) -> list[dict[str, flo
     MMDInitializer : Describes the parameters; it does not change the module.
     MMDObjective : The paper's terms, for training loops of one's own.
 
+    Notes
+    -----
+    A stream gives ``(a, b)``, or ``((a, b), labels)``, where a and b are two views: tensors of the
+    same type and of one shape (n, ...) with at least two axes. In ``(x, labels)`` labels have
+    another shape. Without a coherence only the first view is used.
+
+    With a coherence a mini-batch is what the loader gives; ``coherence.batch_size`` is used only
+    for an IterableDataset without a DataLoader. The paper's terms take its first ``batch_size``
+    examples. Without a coherence what the loader gives is divided into mini-batches of
+    ``batch_size``. Incomplete ones are left out, so that the loader should shuffle.
+
+    The loader's order, shuffling, workers and augmentation are its own. Meanwhile the global
+    generators of PyTorch, Python and NumPy, and the loader's own, are seeded from `random_state`;
+    afterwards they are as before. Two calls with one seed then learn the same weights, unless
+    ``persistent_workers=True`` keeps draws of workers.
+
+    The first 2,048 examples, or fewer large ones, describe the data: the module is inspected on
+    them. ``max_iter="auto"`` with a coherence needs no length of the loader, and takes 3,000 steps
+    where there is none. Other values count epochs, so that passes have to end. With ``max_iter=1``
+    and no length the learning rate does not fall.
+
     Examples
     --------
     >>> import torch
@@ -74,38 +99,95 @@ def mmd_init_(module: nn.Module, data: Any, **params: Any) -> list[dict[str, flo
     ['degeneracy', 'detachment', 'loss', 'step', 'uniformity']
     """
     check_argument("module", module, nn.Module)
+    device = next((parameter.device for parameter in module.parameters()), None)
+    if device is not None and device.type not in ("cpu", "meta"):
+        params = {"device": str(device)} | params
     initializer = MMDInitializer(module=module, **params)
+    if isinstance(data, Iterator):
+        raise TypeError(
+            f"data must not be an iterator, which ends after one pass, got {type(data).__name__}; "
+            "pass a DataLoader, or an IterableDataset whose __iter__ is a function with yield"
+        )
     if isinstance(data, Dataset | DataLoader):
         initializer._check_params()  # errors come before a long reading
-        if isinstance(data, DataLoader) and brings_edges(coherence_of(initializer.coherence)):
-            raise ValueError(
-                "coherence.graph is a matrix, whose rows must be in the order of the data, but a "
-                "DataLoader may shuffle; pass its Dataset"
-            )
-        data = _read(data, initializer.random_state)
+        initializer, data = _read_or_streamed(initializer, data)
     initializer.fit(data)
     put_arrays_(uncompiled(module), initializer.theta0_.arrays)
     return initializer.history_
 
 
-def _read(data: Any, random_state: Any) -> np.ndarray:
-    """All examples of a Dataset or a DataLoader, as one array."""
-    loader = data if isinstance(data, DataLoader) else DataLoader(data, _EXAMPLES_AT_A_TIME)
-    seed = int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
-    parts: list[np.ndarray] = []
-    # A DataLoader shuffles by PyTorch's global generator: it is seeded here and then restored.
-    with seeded_generators(seed), add_error_context(f"data={type(data).__name__} cannot be read"):
-        for item in loader:
-            examples = item[0] if isinstance(item, tuple | list) and item else item
-            if not isinstance(examples, torch.Tensor):
-                kind = type(examples).__name__
-                raise TypeError(
-                    f"data must give tensors, or tuples whose first item is a tensor, got {kind}"
-                )
-            if not parts:
-                with suppress(TypeError):  # a loader without a length
-                    n_numbers = len(loader) * examples.numel()
-                    check_fits_in_memory(n_numbers, f"data of {len(loader)} mini-batches")
-            examples = examples.float() if examples.is_floating_point() else examples
-            parts.append(np.asarray(array_of(examples)))
-        return np.concatenate(parts)
+class _OfStream(MMDInitializer):
+    """Trains on mini-batches of a stream; ``fit`` gets its first rows, which describe the data."""
+
+    passes: Passes
+
+    def _n_rows(self, X: np.ndarray) -> int:
+        return self.passes.n_rows
+
+    def _batches(
+        self, X: np.ndarray, coherence: Coherence | None, config: Config, seed: int
+    ) -> StreamBatches:
+        return StreamBatches(
+            self.passes,
+            config.rows_a_step,
+            has_pairs=coherence is not None,
+            integers=self._builder.takes_integers,
+            seed=seed,
+            augmentation=coherence.augmentation if coherence else None,
+        )
+
+
+def _read_or_streamed(
+    initializer: MMDInitializer, data: Dataset[Any] | DataLoader[Any]
+) -> tuple[MMDInitializer, np.ndarray]:
+    """The initializer for data, and all its rows; or one of the stream, and its first rows."""
+    name, coherence = type(data).__name__, coherence_of(initializer.coherence)
+    is_loader = isinstance(data, DataLoader)
+    size = coherence.batch_size if coherence else _EXAMPLES_AT_A_TIME
+    loader = data if isinstance(data, DataLoader) else DataLoader(data, size)
+    seed = int(check_random_state(initializer.random_state).randint(np.iinfo(np.int32).max))
+    if is_loader and brings_edges(coherence):
+        raise ValueError(
+            "coherence.graph is a matrix, whose rows must be in the order of the data, but a "
+            "DataLoader may shuffle; pass its Dataset"
+        )
+    passes = Passes(loader, name, seed)
+    is_stream = is_loader or isinstance(data, IterableDataset)
+    if not (is_stream if coherence is None else passes.has_pairs):
+        return initializer, _read(passes)
+    if not is_stream:
+        raise ValueError(
+            f"data={name} gives two views of each example, which a coherence takes in the order of "
+            f"a loader; pass DataLoader(data, {size}, shuffle=True), or a Dataset that gives one"
+        )
+    if passes.size < 2:
+        raise ValueError(
+            f"data={name} gives mini-batches of one example, and a step needs several: pass a "
+            f"DataLoader with batch_size={size}"
+        )
+    streamed = _OfStream(**initializer.get_params(deep=False))
+    streamed.passes = passes
+    streamed.batch_size = min(initializer.batch_size, passes.size)
+    if coherence is not None:
+        streamed.coherence = _without_graph(coherence).set_params(batch_size=passes.size)
+    return streamed, passes.first_rows()
+
+
+def _without_graph(coherence: Coherence) -> Coherence:
+    """A copy; a ValueError if it asks for a graph, while pairs come from the data."""
+    for name in ("graph", "embedding"):
+        if (value := getattr(coherence, name)) is not None:
+            raise ValueError(
+                f"coherence.{name}={value!r} chooses positive pairs, but data gives two views of "
+                f"each example, which are the pairs: leave {name} out, or give one view"
+            )
+    copied: Coherence = clone(coherence)
+    return copied
+
+
+def _read(passes: Passes) -> np.ndarray:
+    """All examples of a pass, as one array."""
+    if (n_rows := passes.n_rows) < UNKNOWN:
+        n_numbers = n_rows * passes.first_rows()[0].size
+        check_fits_in_memory(n_numbers, f"data of {n_rows:,} examples")
+    return np.concatenate([rows_of(views[0]) for views in passes.of(0)])

@@ -6,6 +6,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_digits
@@ -226,3 +227,50 @@ def test_modules_see_changed_images_once_before_the_search_and_once_a_step(X):
     init.fit(X.reshape(-1, 1, 8, 8)[:300])
     assert seen == [(128, 1, 8, 8)] * (1 + 300 // 64)
     assert np.isfinite(init.history_[-1]["loss"])
+
+
+def twice(x, factor=2.0):  # a second argument with a default is no generator
+    return x * factor * torch.rand(())
+
+
+@pytest.mark.parametrize("augmentation", [nn.Dropout(0.3), twice])
+def test_a_module_or_function_of_one_tensor_augments_on_the_device(augmentation, X, tmp_path):
+    init = small(None, augmentation, checkpoint=tmp_path / "a.safetensors", window=1)
+    before = torch.get_rng_state()
+    whole = init.fit(X)
+    assert torch.equal(torch.get_rng_state(), before), "the user's generator has not moved"
+    torch.rand(1)
+    again = small(None, augmentation, window=1).partial_fit(X)
+    assert_same_fit(again.partial_fit(X), whole)
+    assert whole.score(X) == again.score(X) != small(window=1).fit(X).score(X)
+    assert whole.history_ != small(window=1).fit(X).history_
+
+
+def test_the_inputs_of_pairs_are_tensors_with_draws_of_their_own(X):
+    seen = []
+
+    class Looks(nn.Module):
+        def forward(self, x):
+            seen.append((x.shape, x.dtype, x.requires_grad, float(torch.rand(()))))
+            return x
+
+    small(None, Looks(), max_iter=1).fit(X)
+    assert {look[:3] for look in seen} == {(torch.Size((64, 64)), torch.float32, False)}
+    draws = [look[3] for look in seen[2:]]  # two calls look at what it returns
+    assert len({*draws}) == len(draws) == 2 * (len(X) // 64)
+
+
+@pytest.mark.parametrize(
+    ("augmentation", "kind", "match"),
+    [
+        (lambda x: x[1:], ValueError, r"return rows like those given, of shape \(64, 64\)"),
+        (lambda x: x.long(), ValueError, "got shape .* torch.int64"),
+        (lambda x: x / 0, ValueError, "returned NaN or infinity"),
+        (lambda x: x.numpy(), TypeError, "must return a tensor, got ndarray"),
+        (nn.Linear(3, 3), RuntimeError, "was given a tensor on cpu"),
+        (lambda *rows: rows[0][1:], ValueError, "must return rows like those given"),
+    ],
+)
+def test_what_changes_tensors_otherwise_is_named(augmentation, kind, match, X):
+    with pytest.raises(kind, match=match):
+        small(Unfitted(), augmentation).fit(X)

@@ -10,11 +10,20 @@ import torch
 from sklearn.datasets import load_digits
 from sklearn.preprocessing import StandardScaler
 from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
 
 from helpers import seeded
 from module_zoo import rows
 from nets import Conv, digit_images
-from sklearn_mmdinit import MLP, Coherence, MMDInitializer, MMDObjective, NetClassifier, networks
+from sklearn_mmdinit import (
+    MLP,
+    Coherence,
+    MMDInitializer,
+    MMDObjective,
+    NetClassifier,
+    mmd_init_,
+    networks,
+)
 from sklearn_mmdinit._base.environment import torch_device
 from sklearn_mmdinit._base.random_streams import StepRandom
 from sklearn_mmdinit.networks import gram
@@ -220,3 +229,21 @@ def test_a_module_learns_there_and_is_fine_tuned():
     clf = NetClassifier(warm_start_from=init, device="cuda", random_state=0, max_iter=30)
     assert clf.fit(images, y).score(images, y) > 0.8
     assert next(clf.module_.parameters()).device.type == "cuda"
+
+
+def test_a_stream_is_augmented_and_learned_from_where_the_module_is(X):
+    rows, seen, found = torch.from_numpy(X).float(), set(), []
+
+    def noisy(x):
+        seen.add(x.device.type)
+        return x + 0.1 * torch.randn_like(x)
+
+    for _ in range(2):
+        loader = DataLoader(TensorDataset(rows, rows), 32, shuffle=True, pin_memory=True)
+        params = {"coherence": Coherence(augmentation=noisy), "n_perturbations": 8}
+        net, before = seeded(lambda: MLP(64, (16,), 3)).cuda(), torch.cuda.get_rng_state()
+        found.append(mmd_init_(net, loader, max_iter=4, random_state=0, **params))
+        assert {p.device.type for p in net.parameters()} == {"cuda"}
+        assert torch.equal(torch.cuda.get_rng_state(), before)
+    assert seen == {"cuda"}
+    assert found[0] == found[1]

@@ -696,11 +696,14 @@ class Drawing(Dataset):
         return torch.from_numpy(self.X[i]) + torch.randn(1), 0
 
 
-def test_what_hands_out_examples_is_read_as_an_array(X):
-    expected = mmd_init_(net(), X, **SMALL)
+def test_what_hands_out_examples_is_read_as_an_array_where_a_graph_needs_it(X):
     data = TensorDataset(torch.from_numpy(X), torch.zeros(len(X)))
+    assert mmd_init_(net(), data, **SMALL) == mmd_init_(net(), X, **SMALL)
+    graph = SMALL | {"coherence": WALKS}
+    expected = mmd_init_(net(), X, **graph)
     for same in (data, DataLoader(data, 20), Stream(X), DataLoader(Stream(X), 16)):
-        assert mmd_init_(net(), same, **SMALL) == expected
+        assert mmd_init_(net(), same, **graph) == expected
+    expected = mmd_init_(net(), X, **SMALL)
     for drawing in (Drawing(X), DataLoader(Drawing(X), 16, shuffle=True)):
         found = []
         for _ in range(2):
@@ -718,11 +721,13 @@ def test_data_that_make_no_sense_are_named(X, monkeypatch):
     with pytest.raises(ValueError, match="max_iter"):  # and not after a long reading
         mmd_init_(net(), Stream(None), **(SMALL | {"max_iter": -1}))
     other = [*torch.from_numpy(X[:32]), *torch.zeros(16, 1, 6, 6)]
-    with pytest.raises(ValueError, match=r"(?s)must match exactly.*DataLoader cannot be read"):
+    with pytest.raises(
+        ValueError, match=r"(?s)\(1, 8, 8\).*\(1, 6, 6\).*DataLoader cannot be read"
+    ):
         mmd_init_(net(), DataLoader(other, 16), **SMALL)
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(total=4 * X.size - 1))
-    with pytest.raises(ValueError, match=r"mini-batches would need .* GiB of memory"):
-        mmd_init_(net(), DataLoader(torch.from_numpy(X), 16), **SMALL)
+    with pytest.raises(ValueError, match=r"64 examples would need .* GiB of memory"):
+        mmd_init_(net(), DataLoader(torch.from_numpy(X), 16), coherence=WALKS, **SMALL)
 
 
 def test_a_graph_of_ones_own_needs_the_order_of_its_rows(X):

@@ -1,4 +1,4 @@
-"""Many files, rows and fits: `pytest -m long tests/test_volume.py`, five minutes."""
+"""Many files, rows and fits: `pytest -m long tests/test_volume.py`, ten minutes."""
 
 import pickle
 import threading
@@ -7,11 +7,20 @@ import joblib
 import numpy as np
 import psutil
 import pytest
+import torch
 from torch import nn
+from torch.utils.data import DataLoader, IterableDataset
 
 from helpers import seeded
 from nets import digits
-from sklearn_mmdinit import MLPClassifier, MMDInitializer, load_theta0, save_theta0
+from sklearn_mmdinit import (
+    Coherence,
+    MLPClassifier,
+    MMDInitializer,
+    load_theta0,
+    mmd_init_,
+    save_theta0,
+)
 
 MIB = 2**20
 X, Y = digits(400)
@@ -97,6 +106,34 @@ def test_memory_does_not_grow_with_memmapped_rows(tmp_path):
             MMDInitializer((16,), **SMALL).fit(rows[:n])
         peaks.append(peak.mib)
     assert peaks[2] < peaks[1] + 32, peaks
+
+
+class Rows(IterableDataset):
+    """Mini-batches of random images, or of two views of each."""
+
+    def __init__(self, n, n_views):
+        self.n, self.n_views = n, n_views
+
+    def __iter__(self):
+        for start in range(0, self.n, 512):
+            shape = min(512, self.n - start), 3, 32, 32
+            yield (torch.rand(shape),) * self.n_views
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore:theta0 hardly distinguishes rows")
+@pytest.mark.parametrize("n_views", [1, 2])
+def test_memory_does_not_grow_with_a_stream(n_views):
+    layers = [nn.AvgPool2d(8), nn.Flatten(), nn.Linear(48, 16), nn.ReLU(), nn.Linear(16, 10)]
+    params = {"batch_size": 512, "n_perturbations": 2, "max_iter": 1, "random_state": 0}
+    params |= {"detachment_weight": 0, "coherence": Coherence() if n_views == 2 else None}
+    peaks = []
+    for n in (2_000, 1_000_000):
+        with Peak() as peak:
+            loader = DataLoader(Rows(n, n_views), batch_size=None)
+            mmd_init_(nn.Sequential(*layers), loader, **params)
+        peaks.append(peak.mib)
+    assert peaks[1] < peaks[0] + 200, peaks
 
 
 def learned(seed, kind):

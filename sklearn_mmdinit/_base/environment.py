@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import random
 import sys
 import threading
 import warnings
@@ -113,6 +114,34 @@ def seeded_generators(seed: int, gpus: Sequence[int] = ()) -> Iterator[None]:
         for index in gpus:
             torch.cuda.default_generators[index].manual_seed(seed)
         yield
+
+
+@contextmanager
+def seeded_for_user_code(
+    seed: int, device: torch.device | None = None, further: Sequence[torch.Generator] = ()
+) -> Iterator[None]:
+    """Seed all that a user's code may draw from in this block, and restore it afterwards.
+
+    These are the global generators of PyTorch, also that of the GPU `device`, of Python and of
+    NumPy, and `further` generators.
+    """
+    gpus = []
+    if device is not None and device.type == "cuda":
+        gpus = [torch.cuda.current_device() if device.index is None else device.index]
+    python_state, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002
+    states = [generator.get_state() for generator in further]
+    with seeded_generators(seed, gpus):
+        try:
+            random.seed(seed)
+            np.random.seed(seed)  # noqa: NPY002
+            for generator in further:
+                generator.manual_seed(seed)
+            yield
+        finally:
+            random.setstate(python_state)
+            np.random.set_state(numpy_state)  # noqa: NPY002
+            for generator, state in zip(further, states, strict=True):
+                generator.set_state(state)
 
 
 @contextmanager

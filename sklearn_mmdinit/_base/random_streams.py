@@ -9,7 +9,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 # Keys of the independent streams of one seed.
-_STEP, _EPOCH, _WEIGHTS, _WALK, _AUGMENTATION = 0, 1, 2, 3, 4
+_STEP, _EPOCH, _WEIGHTS, _WALK, _AUGMENTATION, _LOADER = 0, 1, 2, 3, 4, 5
 
 
 def _sequence(seed: int, *key: int) -> np.random.SeedSequence:
@@ -34,6 +34,16 @@ def walk_generator(seed: int, step: int) -> np.random.Generator:
 def rows_generator(seed: int, step: int) -> np.random.Generator:
     """The generator of the augmentation of a step."""
     return np.random.default_rng(_sequence(seed, _AUGMENTATION, step))
+
+
+def augmentation_seed(seed: int, step: int) -> int:
+    """The seed of the global generators, for an augmentation that draws from them in a step."""
+    return int(_sequence(seed, _AUGMENTATION, step).generate_state(1)[0])
+
+
+def loader_seed(seed: int, epoch: int, number: int) -> int:
+    """The seed of the global generators while a loader makes a mini-batch of an epoch."""
+    return int(_sequence(seed, _LOADER, epoch, number).generate_state(1)[0])
 
 
 class StepRandom:

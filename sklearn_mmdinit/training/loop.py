@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from . import Config
 from .cuda_graph import Recorded
 from .minibatches import RowBatches
 from .schedule import CONSTANT_SHARE, SPAN, planned_steps, rate_factor
+from .streams import StreamBatches
 
 # What Adam keeps of a parameter beside its number of steps.
 _MOMENTS = ("exp_avg", "exp_avg_sq")
@@ -73,7 +75,7 @@ class State:
         means = (self.window_sum / self.window_steps).tolist()
         return [{"step": self.step, **dict(zip(names, means, strict=True))}]
 
-    def n_steps_planned(self, config: Config, steps_an_epoch: int) -> int:
+    def n_steps_planned(self, config: Config, steps_an_epoch: float) -> float:
         """Number of steps until the learning rate has its last value, as far as is known now."""
         if config.length_by_level:
             return planned_steps(self.levels, config.fewest_steps, config.most_steps)
@@ -127,7 +129,7 @@ def training_threads(
 @explained_single_row()
 def train(
     builder: NetworkBuilder,
-    batches: RowBatches,
+    batches: RowBatches | StreamBatches,
     config: Config,
     state: State,
     n_epochs: int | None,
@@ -145,13 +147,21 @@ def train(
     """
     network, info = builder.network_at(state.current, device), builder.info
     optimizer = _adam(network, config, state, device)
-    steps_an_epoch = batches.steps_an_epoch
-    if state.steps_in_epoch >= steps_an_epoch:  # the unfinished epoch was one of more rows
+    if state.steps_in_epoch >= batches.steps_an_epoch:  # the unfinished epoch was one of more rows
         state.steps_in_epoch = 0
-    first_step, n_planned = state.step, state.n_steps_planned(config, steps_an_epoch)
-    last_step = n_planned
-    if n_epochs is not None:
-        last_step = first_step + n_epochs * steps_an_epoch - state.steps_in_epoch
+    first_step, last_epoch = state.step, state.n_epochs + (n_epochs or 0)
+    last_epoch -= state.steps_in_epoch > 0
+
+    def planned() -> tuple[float, float]:
+        """Steps of the learning rate schedule, and the last step of this call, as far as known."""
+        n_planned = state.n_steps_planned(config, batches.steps_an_epoch)
+        if n_epochs is None:
+            return n_planned, n_planned
+        n_left = last_epoch - state.n_epochs + (state.steps_in_epoch > 0)
+        n_steps = n_left * batches.steps_an_epoch if n_left else 0  # 0 * inf is NaN
+        return n_planned, state.step + n_steps - state.steps_in_epoch
+
+    n_planned, last_step = planned()
     # Steps are taken in portions. A portion ends at the latest with a window or a span of L_coh.
     periods = (config.window, SPAN) if config.coherence else (config.window,)
 
@@ -163,7 +173,8 @@ def train(
         optimizer.step()
         return terms.detach()
 
-    random, recorded, order = StepRandom(state.seed, device), None, None
+    random, recorded = StepRandom(state.seed, device), None
+    epoch: Iterator[torch.Tensor] | None = None
     on_gpu, worth_recording = device.type == "cuda", last_step - first_step >= _WORTH_RECORDING
     if on_gpu and worth_recording and not info.stateful:
         recorded = Recorded(step, state.seed, device)
@@ -179,12 +190,12 @@ def train(
         while state.step < last_step:
             first = state.steps_in_epoch
             state.n_epochs += first == 0
-            n = min(last_step - state.step, steps_an_epoch - first, batches.most_steps_at_a_time)
-            n = min(n, *(period - state.step % period for period in periods))
-            if first == 0 or order is None:
-                order = batches.order(state.n_epochs - 1)
+            n = min(last_step - state.step, *(period - state.step % period for period in periods))
+            if first == 0 or epoch is None:
+                epoch = batches.epoch(state.n_epochs - 1, first, state.step, device)
+            before = state.step
             sums = torch.zeros(len(config.term_names), dtype=torch.float32, device=device)
-            for batch in batches.gathered(order[first : first + n], state.step).to(device):
+            for batch in islice(epoch, int(n)):
                 _set_rate(optimizer, config, state.step / n_planned)
                 if recorded is not None:
                     terms = recorded(batch, state.step)
@@ -195,18 +206,19 @@ def train(
                 sums += terms
                 state.step += 1
                 bar.update()
+            n = state.step - before  # fewer where the epoch ends
             totals = sums.cpu().numpy().astype(np.float64)
             # A gradient can be NaN although the loss is finite. One check a portion is enough.
             if not (np.isfinite(totals[0]) and learned_is_finite(network)):
                 return _fall_back(state, config, n)
             state.window_steps += n
             state.window_sum = totals + (0.0 if state.window_sum is None else state.window_sum)
-            state.steps_in_epoch = (first + n) % steps_an_epoch
+            state.steps_in_epoch = first + n if first + n < batches.steps_an_epoch else 0
             if config.coherence:
                 _add_level(state, totals[-1], n)
-                n_planned = state.n_steps_planned(config, steps_an_epoch)
-                if n_epochs is None:
-                    bar.total = (last_step := n_planned) - first_step
+            n_planned, last_step = planned()
+            if last_step < math.inf:
+                bar.total = last_step - first_step
             ends_window = state.step % config.window == 0
             if ends_window:
                 bar.set_postfix(_close_window(state, builder, network, config), refresh=False)
@@ -232,9 +244,7 @@ def mean_loss(
     order = np.arange(n_steps * batches.size).reshape(n_steps, batches.size)
     random = StepRandom(batches.seed, device)
     with torch.no_grad(), training_threads(network, info, config.rows_in_flight, device):
-        for number, rows in enumerate(order):
-            step = first_step + number
-            batch = batches.gathered(rows[None], step)[0].to(device)
+        for step, batch in enumerate(batches.mini_batches(order, first_step, device), first_step):
             total += float(loss_terms(network, info, batch, random.at(step), config)[0])
     return total / n_steps
 

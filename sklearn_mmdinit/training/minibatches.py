@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
+from sklearn.utils import gen_batches
+from torch import nn
 
-from .._base.random_streams import permutation, rows_generator, walk_generator
+from .._base.environment import seeded_for_user_code
+from .._base.random_streams import augmentation_seed, permutation, rows_generator, walk_generator
+from .._base.validation import add_error_context, shortened
 from ..graph.walks import Walk
 
-Augmentation = Callable[[np.ndarray, np.random.Generator], Any]
+# Of rows and a generator, or of a tensor on the device.
+Augmentation = Callable[..., Any]
 
-# Numbers of the mini-batches that are gathered at a time: 64 MiB in float32.
-_NUMBERS_AT_A_TIME = 1 << 24
+# The mini-batches that are gathered at a time, and their numbers: 64 MiB in float32.
+_STEPS_AT_A_TIME, _NUMBERS_AT_A_TIME = 100, 1 << 24
 
 
 @dataclass(frozen=True)
@@ -33,7 +39,7 @@ class PositivePairs:
         generators = [walk_generator(self.seed, step) for step in steps]
         ends = self.walk.ends(starts, self.mean_length, generators)
         rows = X[np.concatenate([starts, ends], axis=1)]
-        if self.augmentation is None:
+        if self.augmentation is None or takes_tensors(self.augmentation):
             return rows
         changed = (
             augmented(self.augmentation, rows_of_step, rows_generator(self.seed, step))
@@ -62,7 +68,7 @@ class RowBatches:
         """Mini-batches that are gathered at once."""
         # For each row: its values and those of the second row of its pair, or the draws of a walk.
         numbers = max(2 * self.X[0].size, self.pairs.mean_length if self.pairs else 1)
-        return max(int(_NUMBERS_AT_A_TIME / (self.size * numbers)), 1)
+        return min(max(int(_NUMBERS_AT_A_TIME / (self.size * numbers)), 1), _STEPS_AT_A_TIME)
 
     def order(self, epoch: int) -> np.ndarray:
         """Rows (steps_an_epoch, size) of each step of an epoch."""
@@ -74,6 +80,64 @@ class RowBatches:
         if self.pairs is None:
             return self.as_examples(self.X[order])
         return self.as_examples(self.pairs.gathered(self.X, order, first_step))
+
+    def mini_batches(
+        self, order: np.ndarray, first_step: int, device: torch.device
+    ) -> Iterator[torch.Tensor]:
+        """Mini-batches (B, ...) on a device, of the rows (n, size) of n steps."""
+        augmentation = self.pairs.augmentation if self.pairs else None
+        on_device = augmentation is not None and takes_tensors(augmentation)
+        for steps in gen_batches(len(order), self.most_steps_at_a_time):
+            step = first_step + steps.start
+            for number, batch in enumerate(self.gathered(order[steps], step).to(device), step):
+                if on_device:
+                    batch = augmented_on_device(augmentation, batch, self.seed, number)
+                yield batch
+
+    def epoch(
+        self, number: int, first: int, first_step: int, device: torch.device
+    ) -> Iterator[torch.Tensor]:
+        """Mini-batches (B, ...) of an epoch on a device, without its `first` ones."""
+        return self.mini_batches(self.order(number)[first:], first_step, device)
+
+
+def takes_tensors(augmentation: Augmentation) -> bool:
+    """Whether an augmentation takes a tensor: it is a module, or a function of one argument."""
+    if isinstance(augmentation, nn.Module):
+        return True
+    try:
+        parameters = inspect.signature(augmentation).parameters.values()
+    except (TypeError, ValueError):  # a function in C
+        return False
+    needed = [p for p in parameters if p.default is p.empty and p.kind is not p.VAR_KEYWORD]
+    return len(needed) == 1 and needed[0].kind is not needed[0].VAR_POSITIONAL
+
+
+def augmented_on_device(
+    augmentation: Any, batch: torch.Tensor, seed: int, step: int, *, looks: bool = False
+) -> torch.Tensor:
+    """Augmented pairs (2 B, ...), on their device; a ValueError as of :func:`augmented`.
+
+    The two inputs of the pairs have a call each: what a transform draws once for all rows then
+    differs between them. On a GPU values are not looked at, which would wait for it, unless
+    `looks`.
+    """
+    name = shortened(f"augmentation={augmentation!r}")
+    draws = seeded_for_user_code(augmentation_seed(seed, step), batch.device)
+    with torch.no_grad(), draws, add_error_context(f"{name} was given a tensor on {batch.device}"):
+        halves = [augmentation(half) for half in batch.chunk(2)]
+    for half, changed in zip(batch.chunk(2), halves, strict=True):
+        if not isinstance(changed, torch.Tensor):
+            raise TypeError(f"{name} must return a tensor, got {type(changed).__name__}")
+        floats = changed.is_floating_point() == half.is_floating_point()
+        if changed.shape != half.shape or changed.device != half.device or not floats:
+            valid = f"rows like those given, of shape {tuple(half.shape)}, {half.dtype}"
+            got = f"shape {tuple(changed.shape)}, {changed.dtype}, {changed.device}"
+            raise ValueError(f"{name} must return {valid}, {half.device}; got {got}")
+    result = torch.cat(halves).to(batch.dtype)
+    if (looks or result.device.type == "cpu") and not bool(result.isfinite().all()):
+        raise ValueError(f"{name} returned NaN or infinity, or a value too large for float32")
+    return result
 
 
 def augmented(augmentation: Augmentation, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -1,0 +1,183 @@
+"""Mini-batches of a stream: an epoch is a pass over a DataLoader, and no row is kept."""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, field
+from itertools import chain, count, pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader
+
+from .._base.environment import array_of, seeded_for_user_code
+from .._base.random_streams import loader_seed, rows_generator
+from .._base.validation import add_error_context
+from .minibatches import Augmentation, augmented, augmented_on_device, takes_tensors
+
+# The first mini-batches describe the data: so many rows at least, unless they have more numbers.
+_FIRST_ROWS, _FIRST_NUMBERS = 2048, 1 << 24
+UNKNOWN = sys.maxsize  # rows of a loader without a length
+
+# One tensor (B, ...), or two of the same shape: a mini-batch, or two views of it.
+Views = tuple[torch.Tensor, ...]
+
+
+class Passes:
+    """Passes over a loader, whose draws follow from the seed; the first one has begun."""
+
+    def __init__(self, loader: DataLoader[Any], name: str, seed: int) -> None:
+        self.name = name
+        self.n_rows = UNKNOWN  # of a pass, as far as known
+        self._loader, self._seed = loader, seed
+        self._rest, self._read = self._views(0), deque[Views]()
+        n_rows, n_numbers = 0, 0
+        while n_rows < _FIRST_ROWS and n_numbers < _FIRST_NUMBERS:
+            if (views := next(self._rest, None)) is None:
+                break
+            self._read.append(views)
+            n_rows, n_numbers = n_rows + len(views[0]), n_numbers + sum(v.numel() for v in views)
+        if not n_rows:
+            raise ValueError(f"data={name} cannot be read: it gives no examples")
+        first = self._read[0]
+        self.size, self.has_pairs = len(first[0]), len(first) == 2
+        if self.n_rows == UNKNOWN:  # the first pass has not ended
+            with suppress(TypeError):  # a loader without a length
+                self.n_rows = len(loader) * self.size
+
+    def first_rows(self) -> np.ndarray:
+        """Rows (n, ...) of the first mini-batches."""
+        with self._context():
+            return np.concatenate([rows_of(views[0]) for views in self._read])
+
+    def of(self, epoch: int) -> Iterator[Views]:
+        """The views of each mini-batch of an epoch."""
+        if epoch or not self._read:
+            return self._views(epoch)
+        begun, self._read = self._read, deque()
+        # What is read is forgotten as it is handed on.
+        return chain((begun.popleft() for _ in range(len(begun))), self._rest)
+
+    def _context(self) -> AbstractContextManager[None]:
+        return add_error_context(f"data={self.name} cannot be read")
+
+    def _views(self, epoch: int) -> Iterator[Views]:
+        own = getattr(self._loader, "generator", None)
+        further = [] if own is None else [own]
+        batches: Iterator[Any] | None = None
+        first: Views | None = None
+        n_rows = 0
+        for number in count():
+            seed = loader_seed(self._seed, epoch, number)
+            with self._context(), seeded_for_user_code(seed, further=further):
+                batches = iter(self._loader) if batches is None else batches
+                if (item := next(batches, None)) is None:
+                    break
+                views = _views_of(item)
+                first = views if first is None else first
+                _check_alike(views, first)
+            n_rows += len(views[0])
+            yield views
+        self.n_rows = n_rows
+
+
+def rows_of(examples: torch.Tensor) -> np.ndarray:
+    """Examples (n, ...) as an array, floats in float32."""
+    examples = examples.float() if examples.is_floating_point() else examples
+    return np.asarray(array_of(examples))
+
+
+def _views_of(item: Any) -> Views:
+    """The view or views in what a loader gives: x, (x, labels), (a, b), ((a, b), labels)."""
+    first, *others = item if isinstance(item, tuple | list) and item else [item]
+    nested = isinstance(first, tuple | list) and bool(first)
+    if nested:
+        first, *others = first
+    if not isinstance(first, torch.Tensor) or first.ndim == 0:
+        kind = "a number" if isinstance(first, torch.Tensor) else type(first).__name__
+        raise TypeError(
+            f"data must give tensors, or tuples whose first item is a tensor, got {kind}"
+        )
+    views = [first.detach()]
+    for other in others[:1]:
+        is_view = isinstance(other, torch.Tensor) and other.shape == first.shape
+        if is_view and other.dtype == first.dtype and first.ndim > 1:
+            views.append(other.detach())
+        elif nested:
+            got = f"{tuple(first.shape)} and {tuple(getattr(other, 'shape', ()))}"
+            raise ValueError(f"two views of an example must have one shape and dtype, got {got}")
+    return tuple(views)
+
+
+def _check_alike(views: Views, first: Views) -> None:
+    """Raise a ValueError unless a mini-batch has examples like those of the first one."""
+    if (len(views), views[0].shape[1:]) != (len(first), first[0].shape[1:]):
+        there, here = (f"{len(v)} of shape {tuple(v[0].shape[1:])}" for v in (first, views))
+        raise ValueError(
+            f"examples must have one shape, and one number of views: the first mini-batch has "
+            f"{there}, and another has {here}; resize or pad them"
+        )
+
+
+@dataclass
+class StreamBatches:
+    """Mini-batches of equal size from passes over a loader; incomplete ones are left out."""
+
+    passes: Passes
+    size: int  # examples of a mini-batch
+    has_pairs: bool  # whether a mini-batch has both views
+    integers: bool  # whether the module takes integers
+    seed: int  # of the augmentation
+    augmentation: Augmentation | None = None
+    # As far as known: no less than what the current pass has, and exact at its last mini-batch.
+    steps_an_epoch: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        known = self.passes.n_rows
+        self.steps_an_epoch = float("inf") if known == UNKNOWN else max(known // self.size, 1)
+
+    def epoch(
+        self, number: int, first: int, first_step: int, device: torch.device
+    ) -> Iterator[torch.Tensor]:
+        """Mini-batches (B, ...) of an epoch on a device, without its `first` ones.
+
+        Of pairs a mini-batch has the first views, then the second.
+        """
+        index = -1
+        for index, (views, after) in enumerate(pairwise(chain(self._split(number), [None]))):
+            known = self.steps_an_epoch
+            self.steps_an_epoch = index + 1 if after is None else max(known, index + 2)
+            if index >= first:
+                yield self._examples(views, first_step + index - first, device)
+        if index < first:
+            raise ValueError(
+                f"data={self.passes.name} gave {index + 1} mini-batches of {self.size} examples in "
+                f"epoch {number + 1}, which needs more than {first}: each epoch is a new pass, and "
+                "an iterator ends after one. Let __iter__ of the IterableDataset begin anew, as a "
+                "function with yield does, or pass max_iter=1"
+            )
+
+    def _split(self, number: int) -> Iterator[Views]:
+        for views in self.passes.of(number):
+            kept = views if self.has_pairs else views[:1]
+            for start in range(0, len(kept[0]) - self.size + 1, self.size):
+                yield tuple(view[start : start + self.size] for view in kept)
+
+    def _examples(self, views: Any, step: int, device: torch.device) -> torch.Tensor:
+        """A mini-batch on the device, augmented, in the type that the module takes."""
+        augmentation = self.augmentation
+        if augmentation is not None and not takes_tensors(augmentation):
+            rows = array_of(torch.cat(views))
+            changed = augmented(augmentation, rows, rows_generator(self.seed, step))
+            views, augmentation = [torch.from_numpy(changed)], None
+        pinned = device.type == "cuda"
+        batch = torch.cat([view.to(device, non_blocking=pinned) for view in views])
+        stay_integers = self.integers and not batch.is_floating_point()
+        batch = batch.to(torch.int64 if stay_integers else torch.float32)
+        if augmentation is None:
+            return batch
+        return augmented_on_device(augmentation, batch, self.seed, step)

@@ -1,0 +1,294 @@
+"""mmd_init_ on a stream: an epoch is a pass over a loader, and no row is kept."""
+
+import random
+import weakref
+
+import numpy as np
+import pytest
+import torch
+from sklearn.decomposition import PCA
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.utils import check_random_state
+from torch import nn
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
+
+from helpers import seeded
+from nets import Conv, digit_images
+from sklearn_mmdinit import Coherence, RandomCorruption, mmd_init_
+from sklearn_mmdinit._base.random_streams import permutation
+
+SMALL = {"n_perturbations": 4, "batch_size": 16, "max_iter": 2, "window": 3, "random_state": 0}
+# Coherence alone, for training that is quick.
+ALONE = {"uniformity_weight": 0, "degeneracy_weight": 0, "detachment_weight": 0, "random_state": 0}
+X, Y = digit_images(64)
+IMAGES = torch.from_numpy(X)
+
+
+def net():
+    return seeded(lambda: Conv(n_classes=3, width=4))
+
+
+def perceptron():
+    return seeded(
+        lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
+    )
+
+
+def learned(data, module=None, **params):
+    module = net() if module is None else module
+    history = mmd_init_(module, data, **(SMALL | params))
+    return history, {name: value.clone() for name, value in module.state_dict().items()}
+
+
+def assert_same(a, b):
+    assert a[0] == b[0]
+    for name, value in a[1].items():
+        assert torch.equal(value, b[1][name]), name
+
+
+class Stream(IterableDataset):
+    """What a function of the number of the pass gives."""
+
+    def __init__(self, examples):
+        self.examples, self.n_passes = examples, 0
+
+    def __iter__(self):
+        self.n_passes += 1
+        yield from self.examples(self.n_passes - 1)
+
+
+def noisy(x):
+    return x + 0.2 * torch.randn(x.shape)
+
+
+class Views(Dataset):
+    """Two noisy views of each image, with its label."""
+
+    def __init__(self, images=IMAGES, labels=Y):
+        self.images, self.labels = images, labels
+
+    def __len__(self):
+        return len(self.images)
+
+    def __getitem__(self, i):
+        return (noisy(self.images[i]), noisy(self.images[i])), self.labels[i]
+
+
+class Drawing(Dataset):
+    """Images with noise from every generator that a user may draw from."""
+
+    def __len__(self):
+        return len(X)
+
+    def __getitem__(self, i):
+        noise = random.random() + np.random.random() + float(torch.rand(()))  # noqa: NPY002
+        return IMAGES[i] + noise, 0
+
+
+# The order of rows, and draws
+
+
+def test_a_loader_in_the_order_of_fit_is_the_same_training():
+    seed = int(check_random_state(0).randint(np.iinfo(np.int32).max))
+    stream = Stream(lambda epoch: IMAGES[permutation(seed, epoch, len(X))])
+    assert_same(learned(DataLoader(stream, 32)), learned(X))
+    assert stream.n_passes == 2, "the pass that describes the data is the first epoch"
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+@pytest.mark.parametrize(
+    "options", [{}, {"generator": torch.Generator()}, {"num_workers": 2}], ids=str
+)
+@pytest.mark.parametrize("data", [Drawing(), Views()], ids=["one view", "two views"])
+def test_one_seed_gives_the_same_weights_and_leaves_generators_alone(data, options):
+    coherence = Coherence() if isinstance(data, Views) else None
+    loader = DataLoader(data, 16, shuffle=True, **options)
+    own = options.get("generator", torch.default_generator)
+    found = []
+    for seed in (0, 0, 1):
+        torch.rand(1), random.random(), np.random.random()  # noqa: NPY002
+        before = torch.get_rng_state(), random.getstate(), own.get_state()
+        found.append(learned(loader, coherence=coherence, random_state=seed))
+        assert torch.equal(torch.get_rng_state(), before[0])
+        assert random.getstate() == before[1]
+        assert torch.equal(own.get_state(), before[2])
+    assert_same(*found[:2])
+    assert found[1][0] != found[2][0]
+
+
+# Passes of any length
+
+
+def test_the_learning_rate_needs_no_length_of_the_loader():
+    data = TensorDataset(*[noisy(IMAGES[:60]) for _ in range(2)])
+    params = {"coherence": Coherence(), "max_iter": 4}
+    whole = learned(DataLoader(data, 16), **params)
+    assert whole[0][-1]["step"] == 12, "the fourth mini-batch is incomplete"
+    assert_same(learned(DataLoader(Stream(lambda epoch: iter(data)), 16), **params), whole)
+
+
+def test_passes_may_differ_in_length():
+    stream = Stream(lambda epoch: IMAGES[: 64 - 16 * (epoch == 1)])
+    assert learned(DataLoader(stream, 16), max_iter=3, window=1)[0][-1]["step"] == 11
+
+
+@pytest.mark.filterwarnings("ignore:L_coh was still falling")
+def test_a_stream_without_end_is_learned_from_until_coherence_stops_falling():
+    def endless(epoch):
+        while True:
+            x = IMAGES[torch.randint(len(X), (8,))]
+            yield noisy(x), noisy(x)
+
+    params = ALONE | {"coherence": "auto", "max_iter": "auto"}
+    data = DataLoader(Stream(endless), batch_size=None)
+    assert learned(data, perceptron(), **params)[0][-1]["step"] >= 2900
+
+
+def test_no_more_rows_are_kept_than_describe_the_data():
+    alive, most = weakref.WeakSet(), []
+
+    def batches(epoch):
+        for number in range(60):
+            alive.add(batch := torch.randn(128, 1, 8, 8))
+            most.append((number, len(alive)))
+            yield batch
+
+    params = {"batch_size": 128, "detachment_weight": 0, "max_iter": 1}
+    learned(DataLoader(Stream(batches), batch_size=None), **params)
+    assert max(n for number, n in most) <= 2048 // 128 + 3
+    assert max(n for number, n in most if number > 20) <= 4
+
+
+# Two views
+
+
+@pytest.mark.filterwarnings("ignore:L_coh was still falling")
+def test_two_views_teach_what_is_alike_without_a_graph():
+    images, labels = digit_images(600)
+    loader = DataLoader(Views(torch.from_numpy(images), labels), 64, shuffle=True)
+    body = (module := perceptron())[:3]
+    history = mmd_init_(module, loader, coherence=Coherence(), max_iter=30, window=9, **ALONE)
+    assert history[-1]["coherence"] < 0.6 * history[0]["coherence"]
+    accuracies = []
+    for features in (perceptron()[:3], body):
+        H = features(torch.from_numpy(images)).detach().numpy()
+        few = KNeighborsClassifier(1).fit(H[:30], labels[:30])
+        accuracies.append(few.score(H[30:], labels[30:]))
+    assert accuracies[1] > accuracies[0] + 0.03
+
+
+def test_views_are_told_from_labels():
+    views = [noisy(IMAGES) for _ in range(2)]
+    coherent = {"coherence": Coherence(n_neighbors=3)}
+    expected = learned(DataLoader(TensorDataset(*views), 16), **coherent)
+    nested = DataLoader([((a, b), 0) for a, b in zip(*views, strict=True)], 16)
+    assert_same(learned(nested, **coherent), expected)
+    one = learned(DataLoader(TensorDataset(views[0]), 16))
+    for others in (views[1:], [torch.zeros(64)], [torch.zeros(64, 1, 8, 8).long()]):
+        assert_same(learned(DataLoader(TensorDataset(views[0], *others), 16)), one)
+    graph = learned(views[0], **coherent)  # one view each, whose neighbours are pairs
+    assert_same(
+        learned(DataLoader(TensorDataset(views[0], torch.zeros(64)), 16), **coherent), graph
+    )
+
+
+def test_augmentations_change_both_views():
+    loader = DataLoader(TensorDataset(IMAGES, IMAGES), 16)
+    for augmentation in (RandomCorruption(), noisy):
+        params = {"coherence": Coherence(augmentation=augmentation)}
+        found = learned(loader, **params)
+        assert_same(learned(loader, **params), found)
+        assert found[0] != learned(loader, coherence=Coherence())[0]
+
+
+# Modules, precision, checkpoints
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.uint8])
+def test_examples_may_have_any_type(dtype):
+    whole = (8 * (IMAGES + 0.3)).round()
+    found = learned(DataLoader(whole.to(dtype), 16))
+    assert_same(found, learned(DataLoader(whole, 16)))
+
+
+def test_a_module_keeps_its_precision_its_layout_and_its_mode():
+    loader = DataLoader(IMAGES, 16)
+    expected = learned(loader)
+    last = net().to(memory_format=torch.channels_last).double().eval()
+    last.drop.train()
+    history, weights = learned(loader, last)
+    assert [part.training for part in last.modules()] == [False, False, False, True, False]
+    assert last.conv.weight.is_contiguous(memory_format=torch.channels_last)
+    assert history[-1]["loss"] == pytest.approx(expected[0][-1]["loss"], rel=1e-4)
+    for name, value in expected[1].items():
+        torch.testing.assert_close(weights[name], value.double(), rtol=0, atol=1e-5)
+
+
+def test_losses_are_in_single_precision_under_autocast():
+    loader = DataLoader(TensorDataset(IMAGES, noisy(IMAGES)), 16)
+    params = {"coherence": Coherence(augmentation=noisy)}
+    expected = learned(loader, perceptron(), **params)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert_same(learned(loader, perceptron(), **params), expected)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the compiler
+def test_a_compiled_module_is_trained_as_its_own_module():
+    module = net()
+    history = mmd_init_(torch.compile(module), DataLoader(IMAGES, 16), **SMALL)
+    assert_same((history, module.state_dict()), learned(DataLoader(IMAGES, 16)))
+
+
+def test_a_checkpoint_goes_on_inside_a_pass(tmp_path):
+    class Until(Views):
+        """Ctrl-C comes when so many examples have been read."""
+
+        left = 64 + 3 * 16
+
+        def __getitem__(self, i):
+            self.left -= 1
+            if self.left < 0:
+                raise KeyboardInterrupt
+            return super().__getitem__(i)
+
+    data, params = DataLoader(Views(), 16, shuffle=True), {"coherence": Coherence(), "window": 1}
+    expected = learned(data, **params)
+    params["checkpoint"] = tmp_path / "a.safetensors"
+    with pytest.warns(UserWarning, match="interrupted: fitted up to step 6"):
+        interrupted = learned(DataLoader(Until(), 16, shuffle=True), **params)
+    assert interrupted[0] == expected[0][:6]
+    assert_same(learned(data, **params), expected)
+
+
+# Errors
+
+
+def once():
+    left = iter(IMAGES)
+    return DataLoader(Stream(lambda epoch: left), 16)
+
+
+TWO = TensorDataset(IMAGES, IMAGES)
+REFUSED = {
+    "a generator": ((x for x in IMAGES.split(16)), {}, TypeError, "got generator; pass a DataLo"),
+    "an iterator": (iter(DataLoader(IMAGES, 16)), {}, TypeError, "iterator, which ends after one"),
+    "no second pass": (once(), {}, ValueError, "in epoch 2.*Let __iter__ .* begin anew"),
+    "nothing": (DataLoader(Stream(lambda _: []), 16), {}, ValueError, "gives no examples"),
+    "no tensor": (DataLoader([{"x": 0.0}], 1), {}, TypeError, "must give tensors.*got dict"),
+    "one example": (DataLoader(IMAGES), {}, ValueError, "mini-batches of one example.*DataLoader"),
+    "NaN": (DataLoader(IMAGES * np.nan, 16), {}, ValueError, "NaN"),
+    "views": (DataLoader([[[IMAGES[0], IMAGES[0, 0]]]], 1), {}, ValueError, "one shape and dtype"),
+    "no loader": (TWO, {"coherence": "auto"}, ValueError, r"DataLoader\(data, 256, shuffle=True"),
+    "a graph": (
+        DataLoader(TWO, 16),
+        {"coherence": Coherence(embedding=PCA(2))},
+        ValueError,
+        r"coherence.embedding=PCA\(.*leave embedding out",
+    ),
+}
+
+
+@pytest.mark.parametrize(("data", "params", "kind", "words"), REFUSED.values(), ids=REFUSED)
+def test_what_is_no_stream_is_named(data, params, kind, words):
+    with pytest.raises(kind, match=f"(?s){words}"):
+        learned(data, **params)
