@@ -17,6 +17,8 @@ import torch.distributed as dist
 from numpy.testing import assert_allclose
 from safetensors.numpy import load_file
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 from torch.nn.parallel import DistributedDataParallel
 
@@ -94,7 +96,8 @@ def rows(rank):
 def learn():
     """Accumulate the gradients of two mini-batches, then take a step; gradients and weights."""
     dist.init_process_group("gloo")
-    rank, found = dist.get_rank(), {}
+    rank, mesh = dist.get_rank(), init_device_mesh("cpu", (N_RANKS,))
+    found = {}
     for name in STEPS:
         step = step_of(name, rank, seed=rank)  # rank 0's weights reach the other ranks
         ddp = DistributedDataParallel(step, find_unused_parameters=True)
@@ -103,11 +106,17 @@ def learn():
         with ddp.no_sync():
             ddp(first).backward()
         ddp(second).backward()
-        learned = [(n, p) for n, p in step.named_parameters() if not n.startswith("idle")]
-        slopes = {n: p.grad.numpy(force=True).copy() for n, p in learned}
+        slopes = {n: p.grad.clone() for n, p in step.named_parameters() if p.grad is not None}
         optimizer.step()
+        weights = dict(step.named_parameters())
+        sharded = fully_shard(step_of(name, rank), mesh=mesh)
+        sharded(first).backward(), sharded(second).backward()
+        shards = {n: sharded.get_parameter(n).grad.full_tensor() for n in slopes}
+        found[name] = [
+            {n: tensor.numpy(force=True) for n, tensor in tensors.items() if "idle" not in n}
+            for tensors in (slopes, shards, weights)
+        ]
         del ddp  # freeing it after the process group may deadlock (PyTorch 2.13)
-        found[name] = slopes, {n: p.numpy(force=True) for n, p in learned}
     dist.destroy_process_group()
     return found
 
@@ -123,17 +132,13 @@ def test_gradients_are_the_means_of_all_ranks_and_weights_stay_equal(learned, na
     steps = [step_of(name, rank) for rank in range(N_RANKS)]
     for rank, step in enumerate(steps):
         sum(step(x) for x in rows(rank)).backward()
-    of_ranks = [
-        {n: p.grad.numpy() for n, p in step.named_parameters() if p.grad is not None}
-        for step in steps
-    ]
-    for slopes, _ in (found[name] for found in learned):
-        for n, slope in slopes.items():
-            alone = [slopes[n] for slopes in of_ranks]
-            assert_allclose(slope, np.mean(alone, axis=0), rtol=1e-5, atol=1e-6)
+    for slopes, shards, weights in (found[name] for found in learned):
+        for n in slopes:
+            alone = [step.get_parameter(n).grad.numpy() for step in steps]
             assert np.abs(alone[0] - alone[1]).max() > 1e-3, "ranks have draws of their own"
-    (_, one), (_, other) = (found[name] for found in learned)
-    assert all(np.array_equal(one[n], other[n]) for n in one)
+            for averaged in (slopes[n], shards[n]):
+                assert_allclose(averaged, np.mean(alone, axis=0), rtol=1e-5, atol=1e-6)
+            assert np.array_equal(weights[n], learned[0][name][-1][n])
 
 
 def test_a_wrapped_network_is_refused_with_what_to_write_instead():
