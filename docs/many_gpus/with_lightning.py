@@ -13,7 +13,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from step import IMAGES, Step, hand_on
 from torch.utils.data import DataLoader
 
-n_epochs = int(sys.argv[1]) if len(sys.argv) > 1 else 40
+n_epochs = int(sys.argv[1]) if len(sys.argv) > 1 else 100
 
 
 class Learn(L.LightningModule):

@@ -14,7 +14,7 @@ from step import IMAGES, Step, hand_on
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler
 
-n_epochs = int(sys.argv[1]) if len(sys.argv) > 1 else 40
+n_epochs = int(sys.argv[1]) if len(sys.argv) > 1 else 100
 checkpoint = Path("checkpoint.pt")
 
 dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
