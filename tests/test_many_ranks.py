@@ -163,7 +163,7 @@ def run(program, folder, n_epochs):
     os.chdir(folder)
     sys.argv, sys.path[:0] = [program.name, str(n_epochs)], [str(program.parent)]
     with redirect_stdout(StringIO()) as printed:
-        runpy.run_path(program, run_name="__main__")
+        runpy.run_path(str(program), run_name="__main__")
     return printed.getvalue()
 
 
