@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary
 
 import torch
 from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 
 from ._base.environment import in_single_precision
 from ._base.module_factory import uncompiled
@@ -97,6 +98,10 @@ class MMDObjective(nn.Module):
     Each call updates running statistics of normalisations from the mini-batch. The module keeps its
     mode, device and precision. Under :class:`torch.autocast` matrix products run in half precision.
     The losses, and the Cholesky factors of "gram", are computed in float32.
+
+    For several GPUs wrap a module whose ``forward`` returns the loss in DistributedDataParallel,
+    not the network. DistributedDataParallel averages gradients over ranks only after its own
+    forward pass, and perturbed networks are computed without it.
 
     With ``sampler="functional"`` the terms are differentiable as often as the module is. With
     "gram" they are differentiable once, and a backward pass with ``create_graph=True`` raises an
@@ -191,7 +196,7 @@ class MMDObjective(nn.Module):
         Raises
         ------
         TypeError
-            If `module` is no nn.Module or `X` is no tensor.
+            If `module` is no nn.Module or is a DistributedDataParallel, or `X` is no tensor.
         ValueError
             If `X` has no examples, the module returns no logits, or there is no Jacobian, or
             ``closed_form=True`` and there are more than two classes. Errors of the module itself
@@ -202,6 +207,13 @@ class MMDObjective(nn.Module):
         if X.ndim == 0 or len(X) == 0:
             raise ValueError(f"X must hold examples (B, ...), got shape {tuple(X.shape)}")
         module = uncompiled(module)
+        if isinstance(module, DistributedDataParallel):
+            raise TypeError(
+                "module is a DistributedDataParallel, which averages gradients over ranks only "
+                "after its own forward pass, and perturbed networks are computed without it; let "
+                "the forward of an nn.Module return the loss, from objective(net, X) with the "
+                "plain net, and wrap that: DistributedDataParallel(step)(X).backward()"
+            )
         begin = self._info_and_random
         if torch.compiler.is_compiling():  # a decorator would always import the compiler
             begin = torch.compiler.disable(begin)

@@ -11,6 +11,7 @@ from typing import Any, Self, TypeVar
 
 import torch
 from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 from torch.nn.parameter import is_lazy
 
 from .environment import seeded_generators
@@ -59,6 +60,11 @@ def check_source(module: Any, keywords: Mapping[str, Any]) -> None:
         raise ValueError(
             f"module must be a module of Python code, which can be copied, got the TorchScript of "
             f"{name}; pass the Python module that it was made of"
+        )
+    if isinstance(uncompiled(module), DistributedDataParallel):
+        raise TypeError(
+            "module is a DistributedDataParallel, and an estimator trains copies of its module in "
+            "one process; pass the module that it wraps, or use MMDObjective in a loop"
         )
     if inspect.isclass(module) and issubclass(module, nn.Module):
         return
