@@ -4,6 +4,7 @@ from . import diagnostics, losses, theory
 from ._base.mlp import MLP
 from .classifiers import MLPClassifier, NetClassifier
 from .coherence import Coherence
+from .embedding_classifier import EmbeddingClassifier
 from .initializer import MMDInitializer
 from .learned_features import LearnedFeatures
 from .mmd_init import mmd_init_
@@ -18,6 +19,7 @@ __all__ = [
     "MLP",
     "Architecture",
     "Coherence",
+    "EmbeddingClassifier",
     "LearnedFeatures",
     "MLPClassifier",
     "MMDInitializer",

@@ -9,6 +9,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from nets import Pooled
 from sklearn_mmdinit import (
     Coherence,
+    EmbeddingClassifier,
     LearnedFeatures,
     MLPClassifier,
     MMDInitializer,
@@ -53,6 +54,7 @@ def estimators():
     starts, others = [None, MMDInitializer((8,), **short)], [DecisionTreeClassifier()]
     clf = MLPClassifier((8,), **long)
     yield StackedStartsClassifier(clf, starts, classifiers=others, cv=2, random_state=0)
+    yield EmbeddingClassifier(None)
     yield LearnedFeatures(starts[1:] * 2, random_state=0)
 
 

@@ -227,6 +227,33 @@ def _banking(item: str, data_dir: Path | None, report: Report) -> Found:
     return frame["text"].tolist(), frame["category"], "the original files"
 
 
+def _home(item: str, data_dir: Path | None, report: Report) -> Found:
+    """What somebody asks of an assistant at home: 64 intents, the first fold of the authors."""
+    folder = _folder(data_dir, "NLU-Evaluation-Data", "github.com/xliuhw/NLU-Evaluation-Data")
+    fold = next(folder.glob("CrossValidation/*/*/CrossValidation/KFold_1"))
+    files = [file for part in ("trainset", "testset/csv")
+             for file in sorted((fold / part).glob("*.csv"))]  # fmt: skip
+    frames = [pd.read_csv(file, sep=";", dtype="str", keep_default_na=False) for file in files]
+    texts = [text for frame in frames for text in frame["answer_from_user"]]
+    intents = np.repeat([file.stem for file in files], [len(frame) for frame in frames])
+    return texts, intents, "the original files"
+
+
+def _questions(item: str, data_dir: Path | None, report: Report) -> Found:
+    """Titles of programmers' questions, and which of 20 tags they have; every fifth is last."""
+    folder = _folder(data_dir, "StackOverflow", "github.com/jacoxu/StackOverflow") / "rawText"
+    titles, tags = (
+        (folder / f"{name}_StackOverflow.txt").read_text(encoding="utf-8").splitlines()
+        for name in ("title", "label")
+    )
+    order = np.argsort(np.arange(len(titles)) % 5 == 4, kind="stable")
+    return (
+        np.array(titles, dtype=object)[order].tolist(),
+        np.array(tags)[order],
+        "the original files",
+    )
+
+
 def _as_vectors(item: str, data_dir: Path | None, report: Report) -> Found:
     """Of each text the mean (256,) of its tokens' static vectors, which somebody else learned."""
     import tokenizers
@@ -284,6 +311,8 @@ READERS: dict[str, Read] = {
     "imdb": _imdb,
     "intents": _intents,
     "banking": _banking,
+    "home": _home,
+    "questions": _questions,
     "vectors": _as_vectors,
     "cifar-10": _cifar_10,
     "blood-cells": _blood_cells,

@@ -8,7 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import joblib
 import numpy as np
+from sklearn.frozen import FrozenEstimator
 
 from data.datasets import Report
 from data.sentences import MAX_TOKENS, MINILM, load_encoder, load_texts
@@ -16,7 +18,7 @@ from protocol.sets import Prepared, labelled_rows, package_version, seed_of
 from protocol.store import code_digest, deciding_versions, digest_of, write_atomically
 from rivals import few_labels
 from rivals import from_embeddings as rules
-from sklearn_mmdinit import Coherence, MMDInitializer
+from sklearn_mmdinit import EmbeddingClassifier, LearnedFeatures, MLPClassifier
 
 # To be raised where what is measured changes otherwise than by a parameter.
 FORM = 1
@@ -24,16 +26,6 @@ FORM = 1
 
 Rows = tuple[np.ndarray, np.ndarray]
 """Training and test rows."""
-
-
-def _save(path: Path, rows: Rows) -> None:
-    X, X_test = rows
-    write_atomically(path, lambda part: np.savez(part, X=X, X_test=X_test))
-
-
-def _load(path: Path) -> Rows:
-    with np.load(path) as arrays:
-        return arrays["X"], arrays["X_test"]
 
 
 def embedded(
@@ -54,8 +46,9 @@ def embedded(
             encoder.encode(texts, progress=progress)
             for texts in (table.X[:n_train], table.X[-n_test:])
         )
-        _save(path, (train, test))
-    X, X_test = _load(path)
+        write_atomically(path, lambda part: np.savez(part, X=train, X_test=test))
+    with np.load(path) as arrays:
+        X, X_test = arrays["X"], arrays["X_test"]
     y, y_test = table.y[:n_train], table.y[-n_test:]
     n_classes = int(table.y.max()) + 1
     data = Prepared(name, table.digest, X, y, X_test, y_test, n_classes, seed_of(seed, name))
@@ -69,21 +62,14 @@ def embedded(
 # What is made once a set, of its training rows without labels
 
 
-def _features(data: Prepared) -> Rows:
-    """Last hidden activations, of length 1, of one wide layer that coherence alone has taught."""
-    scale = np.sqrt(data.X.shape[1])
-    initializer = MMDInitializer(
-        (1024,),
-        n_classes=data.n_classes,
-        coherence=Coherence(separation=data.n_classes / 5, walk_length=10.0),
-        uniformity_weight=0.0,
-        degeneracy_weight=0.0,
-        detachment_weight=0.0,
-        output="hidden",
-        random_state=data.seed,
-    ).fit(scale * data.X)
-    X, X_test = (initializer.transform(scale * rows) for rows in (data.X, data.X_test))
-    return rules.unit_rows(X), rules.unit_rows(X_test)
+def _learned_features(data: Prepared) -> LearnedFeatures:
+    """The features of EmbeddingClassifier, which see of labels only how many classes there are."""
+    y = np.full(len(data.y), -1)
+    labelled = labelled_rows(data, 1, 0)
+    y[labelled] = data.y[labelled]
+    clf = EmbeddingClassifier(unlabelled_label=-1, random_state=data.seed).fit(data.X, y)
+    features: LearnedFeatures = clf.features_
+    return features
 
 
 def _umap(data: Prepared) -> Rows:
@@ -91,64 +77,100 @@ def _umap(data: Prepared) -> Rows:
     return both[: len(data.X)], both[len(data.X) :]
 
 
-ROWS: dict[str, Callable[[Prepared], Rows]] = {
-    "embeddings": lambda data: (data.X, data.X_test),
-    "features": _features,
-    "umap": _umap,
-}
+MADE: dict[str, Callable[[Prepared], Any]] = {"features": _learned_features, "umap": _umap}
 
 
-def rows_key(name: str, data: Prepared) -> str:
-    """What stands for an entry of ROWS before it is made."""
+def made_key(name: str, data: Prepared) -> str:
+    """What stands for an entry of MADE before it is made."""
+    version = code_digest() if name == "features" else package_version("umap-learn")
     parts: list[Any] = [FORM, name, data.X_digest, data.test_digest, data.n_classes, data.seed]
-    if name == "features":
-        parts.append(code_digest())
-    elif name == "umap":
-        parts.append(package_version("umap-learn"))
-    return digest_of([*parts, deciding_versions()])
+    return digest_of([*parts, version, deciding_versions()])
 
 
-def rows_path(name: str, data: Prepared, folder: Path) -> Path:
-    return folder / f"{data.name}-{name}-{rows_key(name, data)}.npz"
+def made_path(name: str, data: Prepared, folder: Path) -> Path:
+    return folder / f"{data.name}-{name}-{made_key(name, data)}.joblib"
 
 
-def make_rows(name: str, folder: Path, data: Prepared) -> dict[str, Any]:
-    """Make an entry of ROWS and write its file; the record that says what it took."""
+def make(name: str, folder: Path, data: Prepared) -> dict[str, Any]:
+    """Make an entry of MADE and write its file; the record that says what it took."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         start = time.perf_counter()
-        made = ROWS[name](data)
+        made = MADE[name](data)
         seconds = time.perf_counter() - start
-    _save(rows_path(name, data, folder), made)
-    record = {"key": rows_key(name, data), "set": data.name, "once": name}
+    write_atomically(made_path(name, data, folder), lambda part: joblib.dump(made, part))
+    record = {"key": made_key(name, data), "set": data.name, "once": name}
     return record | {"seconds": round(seconds, 2)}
 
 
-def read_rows(name: str, data: Prepared, folder: Path) -> Rows:
-    if name == "embeddings":
-        return data.X, data.X_test
-    return _load(rows_path(name, data, folder))
+def _scaled(X: np.ndarray) -> np.ndarray:
+    """Rows of length 1 with entries of about 1, as EmbeddingClassifier gives them to features."""
+    return X * np.float32(np.sqrt(X.shape[1]))
 
 
 # Methods
 
-Predict = Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray, int], np.ndarray]
-"""``(X_labelled, y, X_unlabelled, X_test, n_classes)`` to the predicted classes of X_test."""
+Predict = Callable[..., np.ndarray]
+"""``(X_labelled, y, X_unlabelled, X_test, n_classes)`` to the predicted classes of X_test.
+
+One that needs learned features takes them as one more argument.
+"""
 
 
 @dataclass(frozen=True, eq=False)
 class Method:
-    """A rule, and the entries of ROWS whose columns it sees side by side."""
+    """A rule, and the entry of MADE that it needs: features, or rows in place of the embeddings."""
 
     predict: Predict
-    rows: tuple[str, ...] = ("embeddings",)
+    made: str | None = None
 
 
-ALPHAS, SCALES = (0.5, 0.8, 0.99), (20.0, 40.0)
+def embedding_classifier(
+    X: np.ndarray,
+    y: np.ndarray,
+    X_unlabelled: np.ndarray,
+    X_test: np.ndarray,
+    n_classes: int,
+    features: Any = None,
+) -> np.ndarray:
+    clf = EmbeddingClassifier(features).fit(X, y, X_unlabelled)
+    return clf.predict(X_test)
+
+
+def network(
+    X: np.ndarray,
+    y: np.ndarray,
+    X_unlabelled: np.ndarray,
+    X_test: np.ndarray,
+    n_classes: int,
+    features: FrozenEstimator,
+) -> np.ndarray:
+    """The network of the features, fine-tuned."""
+    (initializer,) = features.initializers_
+    clf = MLPClassifier(initializer.hidden_layer_sizes, warm_start_from=initializer, random_state=0)
+    return clf.fit(_scaled(X), y).predict(_scaled(X_test))
+
+
+def on_features(
+    rule: Predict,
+    X: np.ndarray,
+    y: np.ndarray,
+    X_unlabelled: np.ndarray,
+    X_test: np.ndarray,
+    n_classes: int,
+    features: Any,
+) -> np.ndarray:
+    """A rule on learned features in place of the embeddings."""
+    X, X_unlabelled, X_test = (features.transform(_scaled(r)) for r in (X, X_unlabelled, X_test))
+    return rule(X, y, X_unlabelled, X_test, n_classes)
+
+
+ALPHAS, SCALES = (0.5, 0.8, 0.95, 0.99), (20.0, 40.0)
 METHODS = {
-    # Provisional: to be replaced by the recommended estimator.
-    "features, class means": Method(rules.prototypes, ("features",)),
-    "features beside, logistic": Method(rules.logistic, ("embeddings", "features")),
+    "EmbeddingClassifier": Method(embedding_classifier, "features"),
+    "EmbeddingClassifier without features": Method(embedding_classifier),
+    "features, class means": Method(partial(on_features, rules.prototypes), "features"),
+    "features, fine-tuned network": Method(network, "features"),
     "logistic, C = 10": Method(partial(rules.logistic, C=10.0)),
     "logistic, C = 100": Method(rules.logistic),
     "prototypes": Method(rules.prototypes),
@@ -168,20 +190,22 @@ METHODS = {
         for words in ("", ", equal sizes")
         for scale in SCALES
     },
-    "umap+logistic": Method(rules.scaled_logistic, ("umap",)),
+    "umap+logistic": Method(rules.scaled_logistic, "umap"),
 }
 
 
-def needed_rows(methods: Iterable[str]) -> list[str]:
-    """The entries of ROWS that methods need and that take time to make."""
-    names = dict.fromkeys(name for method in methods for name in METHODS[method].rows)
-    return [name for name in names if name != "embeddings"]
+def needed(methods: Iterable[str]) -> list[str]:
+    """The entries of MADE that methods need."""
+    names = dict.fromkeys(METHODS[method].made for method in methods)
+    return [name for name in names if name is not None]
 
 
 def record_key(data: Prepared, method: str, n_labels: int, draw: int) -> str:
     """What stands for all that decides a record."""
-    rows = [rows_key(name, data) for name in METHODS[method].rows]
-    return digest_of([FORM, data.digest, data.seed, n_labels, draw, method, rows])
+    made = METHODS[method].made
+    version = code_digest() if method.startswith("EmbeddingClassifier") else None
+    parts = [FORM, data.digest, data.X_digest, data.test_digest, data.seed, n_labels, draw, method]
+    return digest_of([*parts, version, made and made_key(made, data), deciding_versions()])
 
 
 def score_cell(
@@ -196,10 +220,16 @@ def score_cell(
         warnings.simplefilter("ignore")
         for name, key in wanted.items():
             method = METHODS[name]
-            parts = [read_rows(each, data, folder) for each in method.rows]
-            X, X_test = (np.concatenate(columns, axis=1) for columns in zip(*parts, strict=True))
+            X, X_test, more = data.X, data.X_test, []
+            if method.made is not None:
+                made = joblib.load(made_path(method.made, data, folder))
+                if isinstance(made, tuple):  # rows in place of the embeddings
+                    X, X_test = made
+                else:
+                    more = [FrozenEstimator(made)]
             start = time.perf_counter()
-            guess = method.predict(X[labelled], data.y[labelled], X[others], X_test, data.n_classes)
+            rows = X[labelled], data.y[labelled], X[others], X_test
+            guess = method.predict(*rows, data.n_classes, *more)
             seconds = time.perf_counter() - start
             record = {"key": key, "set": data.name, "n_labels": n_labels, "draw": draw}
             record |= {"method": name, "accuracy": round(float((guess == data.y_test).mean()), 6)}

@@ -61,7 +61,13 @@ def linear_head(
 
     A class without rows gets weights of 0, and as bias the smallest other bias minus log(n + 1).
     """
-    model = LogisticRegression(C=_C, max_iter=_MAX_ITER).fit(H, y, sample_weight=weights)
+    C = _C
+    if len(y) < 4 * n_classes:
+        # scikit-learn would warn that labels with fewer than four rows a class look like numbers to
+        # predict. Each row four times with a quarter of C is the same problem.
+        H, y, C = np.repeat(H, 4, axis=0), np.repeat(y, 4), C / 4
+        weights = None if weights is None else np.repeat(weights, 4)
+    model = LogisticRegression(C=C, max_iter=_MAX_ITER).fit(H, y, sample_weight=weights)
     coef, intercept = model.coef_, model.intercept_
     if len(model.classes_) == 2:  # one logit, which is the difference of two
         coef, intercept = np.r_[-coef, coef] / 2, np.r_[-intercept, intercept] / 2

@@ -123,7 +123,8 @@ def learn_classes(
     y: np.ndarray, classes: Any = None, unlabelled_label: Any = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Sorted classes, the given ones or those of y, and the index of each label among them."""
-    check_classification_targets(y)
+    # Each label four times, because scikit-learn warns of classes with fewer than four labels.
+    check_classification_targets(np.repeat(y, 4))
     if classes is None:
         classes, indices = np.unique(y, return_inverse=True)
         if len(classes) < 2:

@@ -24,6 +24,7 @@ from reporting.tables import build_table
 from results_stand_in import status_of, written
 from rivals import from_embeddings as rules
 from rivals.wrappers import GraphLabelSpreading, nearest_rows, normalized_graph, symmetric_graph
+from sklearn_mmdinit import LearnedFeatures, MMDInitializer
 
 # The encoder
 
@@ -121,7 +122,7 @@ def test_a_text_is_the_mean_vector_of_its_first_tokens(tmp_path):
 # Rules
 
 ON_EMBEDDINGS = {
-    name: method.predict for name, method in embedded.METHODS.items() if "umap" not in method.rows
+    name: method.predict for name, method in embedded.METHODS.items() if method.made is None
 }
 N_CLASSES = 4
 
@@ -169,6 +170,9 @@ def test_the_shift_makes_classes_of_equal_size():
 
 def test_what_was_measured_is_not_measured_again(tmp_path, monkeypatch):
     monkeypatch.setitem(N_ROWS, "banking77", (75, 60, 15))
+    init = MMDInitializer((8,), coherence="auto", max_iter=1, n_perturbations=4)
+    quick = LearnedFeatures([init], with_row=False, random_state=0)
+    monkeypatch.setitem(embedded.MADE, "features", lambda data: quick.fit(data.X))
     vectors = iter([directions(60)[0], directions(15, seed=1)[0]])
     encoder = SimpleNamespace(encode=lambda texts, progress: next(vectors))
     monkeypatch.setattr(embedded, "load_encoder", lambda *arguments: encoder)
@@ -177,7 +181,9 @@ def test_what_was_measured_is_not_measured_again(tmp_path, monkeypatch):
         with (tmp_path / "banking_data" / f"{part}.csv").open("w", newline="") as file:
             rows = [[f"text, {i}", f"class {i % N_CLASSES}"] for i in range(n)]
             csv.writer(file).writerows([["text", "category"], *rows])
-    arguments = "--sets banking77 --methods prototypes features* --n-labels 1 2 --draws 2 --jobs 1"
+    arguments = (
+        "--sets banking77 --methods prototypes Emb* features* --n-labels 1 2 --draws 2 --jobs 1"
+    )
     folders = ["--data-dir", str(tmp_path), "--output", str(tmp_path / "out"), "--quiet"]
 
     def scores():
@@ -186,7 +192,7 @@ def test_what_was_measured_is_not_measured_again(tmp_path, monkeypatch):
 
     first = scores()
     frame = unpack_draws(first["scores"], FIGURES)
-    assert len(frame) == 3 * 2 * 2
+    assert len(frame) == 5 * 2 * 2
     assert frame["accuracy"].min() > 80.0
     [entry] = first["sets"]
     assert (entry["train"], entry["test"], entry["classes"]) == (60, 15, N_CLASSES)
