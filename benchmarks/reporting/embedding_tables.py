@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pandas as pd
 
 from protocol.embedded import METHODS
-from reporting.estimates import N
+from reporting.estimates import N, gains
 from reporting.layout import Table, named_rows
 from reporting.results import Results, unpack_draws
 
@@ -21,26 +21,77 @@ def _in_order(cells: pd.DataFrame) -> pd.DataFrame:
     return cells.loc[[name for name in METHODS if name in cells.index]]
 
 
-def _accuracy(results: Results) -> Table:
-    """A row a method; of each N the sets and then their mean."""
+CHOSEN = "banking77", "20-newsgroups", "clinc150"
+"""The sets on which EmbeddingClassifier was chosen; the others were measured once, after that."""
+
+OURS = "EmbeddingClassifier"
+
+
+def _group_of(name: str) -> str:
+    return "chosen on" if name in CHOSEN else "new sets"
+
+
+def _by_set(results: Results) -> Table:
+    """A row a method; of each N the sets."""
     means = _scores(results).groupby(["method", N, "set"])["accuracy"].mean()
     wide = _in_order(means.unstack([N, "set"]))
     names = [entry["set"] for entry in results["sets"]]
-    columns: dict[str, pd.Series] = {}
-    for n in wide.columns.get_level_values(N).unique().sort_values():
-        of_n = wide[n][[name for name in names if name in wide[n]]]
-        columns |= {f"{name}, N = {n}": of_n[name] for name in of_n}
-        if len(of_n.columns) > 1:
-            columns[f"mean, N = {n}"] = of_n.mean(axis=1, skipna=False)
+    columns = {
+        f"{name}, N = {n}": wide[n][name]
+        for n in wide.columns.get_level_values(N).unique().sort_values()
+        for name in names
+        if name in wide[n]
+    }
     cells = pd.DataFrame(columns).map(lambda value: "-" if pd.isna(value) else f"{value:.1f}")
     title = "Accuracy (%) on the test texts, N labels of each class: means over draws"
+    return named_rows(title, cells, "method")
+
+
+def _means(results: Results) -> Table:
+    """A row a method; means over the sets of a group, by N."""
+    scores = _scores(results)
+    scores["group"] = scores["set"].map(_group_of)
+    n_sets = scores.groupby("group")["set"].nunique()
+    of_set = scores.groupby(["method", "group", N, "set"])["accuracy"].mean()
+    grouped = of_set.groupby(["method", "group", N])
+    # A method that lacks a set has no mean.
+    complete = grouped.count() == grouped.mean().index.get_level_values("group").map(n_sets)
+    wide = _in_order(grouped.mean().where(complete).unstack(["group", N]).sort_index(axis=1))
+    wide.columns = [f"{group}, N = {n}" for group, n in wide.columns]
+    cells = wide.map(lambda value: "-" if pd.isna(value) else f"{value:.1f}")
+    sets = ", ".join(f"{n} {group}" for group, n in n_sets.items())
+    title = f"Accuracy (%), means over sets ({sets}) and draws, N labels of each class"
+    return named_rows(title, cells, "method")
+
+
+def _gains(results: Results) -> Table:
+    """What EmbeddingClassifier gains over each other method, by N, with intervals over draws."""
+    scores = _scores(results)
+    wide = scores.pivot(index=[N, "set", "draw"], columns="method", values="accuracy")
+    others = [name for name in METHODS if name in wide and name != OURS]
+    differences = wide[others].rsub(wide[OURS], axis=0)
+    groups = differences.index.get_level_values("set").map(_group_of)
+    of_draw = differences.groupby([groups, N, "draw"]).agg(lambda column: column.mean(skipna=False))
+    gained = gains(of_draw.rename_axis(["group", N, "draw"]), "group", N)
+    columns = {
+        f"{group}, N = {n}": [
+            "-" if pd.isna(mean) else f"{mean:+.1f} [{low:+.1f}, {high:+.1f}]"
+            for mean, low, high in zip(*(part[group, n] for part in gained[:3]), strict=True)
+        ]
+        for group, n in gained.mean
+    }
+    cells = pd.DataFrame(columns, index=gained.mean.index)
+    title = (
+        "EmbeddingClassifier minus other methods, in points: mean over the sets, 95% interval over "
+        "draws of the labels"
+    )
     return named_rows(title, cells, "method")
 
 
 def _seconds(results: Results) -> Table:
     """Medians over all N and draws, and what is made once a set."""
     seconds = _scores(results).groupby(["method", "set"])["seconds"].median().unstack("set")
-    cells = _in_order(seconds).map("{:.3g}".format)
+    cells = _in_order(seconds).map(lambda value: "-" if pd.isna(value) else f"{value:.3g}")
     once = pd.DataFrame(results["once"], columns=["once", "set", "seconds"])
     made = once.groupby(["once", "set"])["seconds"].median()
     for name in cells.index:
@@ -56,7 +107,9 @@ def _seconds(results: Results) -> Table:
 
 
 EMBEDDING_TABLES: dict[str, Callable[[Results], Table]] = {
-    "embeddings": _accuracy,
+    "embeddings": _means,
+    "embeddings_gains": _gains,
+    "embeddings_by_set": _by_set,
     "embeddings_seconds": _seconds,
 }
 """From the results of the command to a table of them, by kind."""

@@ -217,7 +217,12 @@ def test_a_set_with_other_texts_is_refused(tmp_path, capsys):
 
 
 def test_tables_by_hand():
-    values = {"a": {"prototypes": [60, 70], "umap+logistic": [50, 60]}, "b": {"prototypes": [80]}}
+    ours = {"EmbeddingClassifier": [70, 78]}
+    values = {
+        "banking77": ours | {"prototypes": [60, 70], "umap+logistic": [50, 60]},
+        "clinc150": {"EmbeddingClassifier": [88, 92], "prototypes": [80, 80]},
+        "hwu64": {"EmbeddingClassifier": [50, 50], "prototypes": [40, 44]},
+    }
     records = [
         {"set": name, "n_labels": 1, "draw": draw, "method": method, "accuracy": value / 100}
         | {"seconds": 2.0}
@@ -226,16 +231,24 @@ def test_tables_by_hand():
         for draw, value in enumerate(accuracies)
     ]
     results = {
-        "sets": [{"set": "a"}, {"set": "b"}],
-        "once": [{"set": "a", "once": "umap", "seconds": 9.0}],
+        "sets": [{"set": name} for name in values],
+        "once": [{"set": "banking77", "once": "umap", "seconds": 9.0}],
         "scores": pack_draws(records, range(2), FIGURES),
     }
-    table = build_table("embeddings", results)
-    assert table.head == ["method", "a, N = 1", "b, N = 1", "mean, N = 1"]
-    assert table.rows == [
-        ["prototypes", "65.0", "80.0", "72.5"],
+    means = build_table("embeddings", results)
+    assert means.head == ["method", "chosen on, N = 1", "new sets, N = 1"]
+    assert means.rows == [
+        ["EmbeddingClassifier", "82.0", "50.0"],
+        ["prototypes", "72.5", "42.0"],  # umap+logistic has no mean, as it lacks sets
+    ]
+    by_set = build_table("embeddings_by_set", results)
+    assert by_set.head == ["method", *(f"{name}, N = 1" for name in values)]
+    assert by_set.rows[1:] == [
+        ["prototypes", "65.0", "80.0", "42.0"],
         ["umap+logistic", "55.0", "-", "-"],
     ]
+    # Means over the two sets are 9 and 10 in the two draws; hwu64 alone has 10 and 6.
+    gained = build_table("embeddings_gains", results)
+    assert gained.rows[0] == ["prototypes", "+9.5 [+3.1, +15.9]", "+8.0 [-17.4, +33.4]"]
     seconds = build_table("embeddings_seconds", results)
-    assert seconds.rows[0] == ["prototypes", "2", "2"]
-    assert seconds.rows[1][1] == "2 + 9"
+    assert seconds.rows[2] == ["umap+logistic", "2 + 9", "-", "-"]
