@@ -12,7 +12,7 @@ The first word names a file of ``benchmarks/results``, the second a table made o
 ``reporting.tables.TABLES``. ``REPORT.md`` in place of a file names a table made of several files, a
 key of ``reporting.pages.DIGESTS``. The report's appendices (``report/appendix-*.md``,
 ``APPENDICES`` of ``runs.py``) are written whole, with what the folder ``notes`` has for a heading.
-The README's picture, ``benchmarks/results/in-words.png``, is drawn again where its figures are not
+The README's picture, ``benchmarks/results/headline.png``, is drawn again where its figures are not
 those of the results. Run it after a new result (some seconds)::
 
     python benchmarks/report.py

@@ -88,11 +88,23 @@ def _units(claim: Claim, library: Library) -> tuple[pd.DataFrame, list[str]]:
     return at_n, [name for name in rivals if name in at_n and at_n[name].notna().all()]
 
 
-def _row(claim: Claim, library: Library) -> list[str]:
+def _rival_and_fresh(claim: Claim, library: Library) -> tuple[pd.DataFrame, str, str]:
+    """The accuracies of a claim; the names of the best rival and of fresh weights, or ""."""
     accuracies, rivals = _units(claim, library)
+    best = accuracies.mean()[rivals].idxmax() if rivals else ""
+    return accuracies, best, claim.fresh or scratch_of(theta0_of(claim.method)) or FRESH
+
+
+def figures_of(claim: Claim, library: Library) -> dict[str, float]:
+    """Mean accuracies (%): "ours", "rival" and "fresh"."""
+    accuracies, best, fresh = _rival_and_fresh(claim, library)
+    names = {"ours": claim.method, "rival": best, "fresh": fresh}
+    return {key: float(accuracies[name].mean()) for key, name in names.items()}
+
+
+def _row(claim: Claim, library: Library) -> list[str]:
+    accuracies, best, fresh = _rival_and_fresh(claim, library)
     own, means = accuracies[claim.method], accuracies.mean()
-    best = means[rivals].idxmax() if rivals else ""
-    fresh = claim.fresh or scratch_of(theta0_of(claim.method)) or FRESH
     over = several([len(accuracies)], accuracies.index.names[-1])
     row = [f"[{claim.words}](report/{claim.page})", over, f"{means[claim.method]:.1f}"]
     for name, words in ((best, f" ({best.removeprefix('rival/')})"), (fresh, "")):

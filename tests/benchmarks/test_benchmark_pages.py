@@ -9,8 +9,8 @@ from reporting import headline
 from reporting.claims import Claim, claims_table
 from reporting.estimates import accuracy_over_runs
 from reporting.results import Library
-from reporting.task_tables import WAYS, wide_of
-from results_stand_in import flat, records, task_results, write_all
+from reporting.task_tables import wide_of
+from results_stand_in import ON_SETS, few_labels, flat, records, task_results, write_all
 from runs import APPENDICES, RUNS
 
 REPORT_PAGES = {*(report.RESULTS / "report").glob("*.md")}
@@ -66,12 +66,21 @@ def test_a_file_that_is_missing_or_damaged_is_named(tmp_path, capsys):
 
 def headline_files(lift=0.0):
     """All that the README's rows are made of."""
-    ours = COHERENT | {"xavier/fcn/ours+coherence": 98.0 + lift}
-    paper = {"xavier/fcn/ours": 80.0, "rival/rbf-svm": 85.0, "rival/shared-label-spreading": 93.0}
-    paper |= {"rival/gradients-shared-label-spreading": 98.0}
-    files = dict.fromkeys(WAYS, task_results(flat(COHERENT)))
-    own = {"mnist-rivals.json": paper, "mnist-gradients.json": ours}
-    return files | {file: task_results(flat(rows)) for file, rows in own.items()}
+    rows = COHERENT | {"rival/1-nn": 90.0, "rival/label-spreading": 96.0}
+    of_one_label = records({name: [[value / 100]] for name, value in rows.items()}, 1)
+    files = dict.fromkeys(["mnist-images.json", "fashion-augmented.json"], task_results(flat(rows)))
+    lifted = {name: {m: [v + lift for v in of] for m, of in table.items()}
+              for name, table in ON_SETS.items()}  # fmt: skip
+    files["mnist-ten-way-images.json"] = task_results(of_one_label)
+    return files | {"real-data.json": few_labels(lifted)}
+
+
+def test_the_headline_has_the_best_rival_of_each_kind_of_data(tmp_path):
+    table = headline.headline_table(write_all(tmp_path, headline_files()))
+    assert table.head == ["data", "fresh weights", "best rival", "this package"]
+    digits, *_, tables = table.rows
+    assert digits[1:] == ["75.0", "96.0", "97.0"]
+    assert tables[1:] == ["67.3", "67.0", "70.0"]  # means of a, b and c
 
 
 def test_the_picture_is_drawn_again_where_its_figures_are_others(tmp_path):
