@@ -141,7 +141,8 @@ def test_candidates_that_differ_in_the_classifier_share_a_pre_training(monkeypat
     page = PAGES["guide/few_labels"]
     top, end = page.index("## As a step of a pipeline"), page.index("## Rows without a label")
     names = "^(?:import|from).*$|^X, y = .*$"
-    before = "\n".join(re.findall(names, page[:top], re.MULTILINE))
+    code = "\n".join(BLOCK.findall(page[:top]))
+    before = "\n".join(re.findall(names, code, re.MULTILINE))
     run(f"```python\n{before}\n```\n{page[top:end]}")
     assert len(Counted.fits) == 2 * 5 + 1  # two in each of five folds, and the best one on all rows
 
