@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import normalize
 from skorch.utils import to_tensor
 from torch import nn
 from torch.nn.utils.parametrize import is_parametrized
@@ -22,7 +23,7 @@ from .._base.validation import warn_user
 from ..networks.passes import hooked
 from .net import Net, Rows, inputs_and_weights
 
-# C of the logistic regression, on rows of mean length 1.
+# C of the logistic regression, on rows of length 1.
 _C = 100.0
 # The last layer is fitted to at most this many rows: with more, fine-tuning matters more.
 _MOST_ROWS = 5_000
@@ -97,9 +98,14 @@ def fit_head_(net: Net, head: str, rows: Rows, seed: int) -> None:
         )
     if not all(np.isfinite(part).all() for part in inputs):
         raise ValueError("inputs of the last layer are not finite: X is too large; standardize X")
-    # Each part has rows of length 1 in the mean, so that the penalty is the same for all scales.
+    # So the penalty is the same for all scales. Hidden activations are divided by their own length,
+    # because their direction describes a row, and rows of the skip connection by the mean length.
     lengths = [np.linalg.norm(part, axis=1).mean() or 1.0 for part in inputs]
-    scaled = [part / length for part, length in zip(inputs, lengths, strict=True)]
+    hidden, *row = inputs
+    scaled = [
+        normalize(hidden),
+        *(part / length for part, length in zip(row, lengths[1:], strict=True)),
+    ]
     weights = None if rows.weights is None else rows.weights.numpy()[drawn]
     W, b = linear_head(np.concatenate(scaled, axis=1), y, weights, last.out_features)
     widths = np.cumsum([part.shape[1] for part in scaled])[:-1]
