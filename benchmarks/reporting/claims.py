@@ -11,6 +11,8 @@ import pandas as pd
 from protocol.contenders import ALL_RIVALS, RIVALS, scratch_of
 from protocol.methods import FEATURES_THETA0, theta0_of
 from reporting.data_tables import FRESH, LINE, means_of, rivals_of
+from reporting.embedding_tables import OURS as EMBEDDING_LINE
+from reporting.embedding_tables import by_draw
 from reporting.estimates import N, gains, mean_by
 from reporting.layout import Table, gain_text, several
 from reporting.results import Library
@@ -27,6 +29,7 @@ class Claim:
     fresh: str = ""  # the same without learned weights, where its name does not say so
 
 
+SENTENCES = "embeddings.json"
 ALL_FILES = "all files of the paper's tasks"
 MNIST, DATA, PAPER = "mnist.md", "other-data.md", "paper.md"
 IMAGES = "with oriented gradients and augmentation"
@@ -42,6 +45,11 @@ WORTH = (
           "mnist-rows.json", 5, FEATURES_THETA0),
     Claim("Fashion-MNIST, two classes, 60 labels", f"{MNIST}#fashion-mnist",
           "fashion-augmented.json", 5, FEATURES_THETA0),
+    *(
+        Claim(f"`{EMBEDDING_LINE}`, sentences of two sets, N = {n}", "embeddings.md", SENTENCES, n,
+              EMBEDDING_LINE, "logistic, C = 100")
+        for n in (1, 5)
+    ),
     *(
         Claim(f"`StackedStartsClassifier`, N = {n}",
               f"{DATA}#the-stack-as-it-is-now", "real-data-features.json", n, LINE)
@@ -79,6 +87,9 @@ def _units(claim: Claim, library: Library) -> tuple[pd.DataFrame, list[str]]:
     """Accuracies by (run or set) and method, and which methods are rivals measured in all."""
     if claim.file == ALL_FILES:
         accuracies, rivals = mean_by(rows_of_all_files(library), N, "run"), [*RIVALS]
+    elif claim.file == SENTENCES:
+        accuracies = by_draw(library.results(claim.file))
+        rivals = [name for name in accuracies if not name.startswith((EMBEDDING_LINE, "features"))]
     elif "sets" in (results := library.results(claim.file)):
         accuracies = means_of(results)
         rivals = [*rivals_of(accuracies)]

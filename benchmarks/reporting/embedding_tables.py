@@ -31,6 +31,14 @@ def _group_of(name: str) -> str:
     return "chosen on" if name in CHOSEN else "new sets"
 
 
+def by_draw(results: Results) -> pd.DataFrame:
+    """Mean accuracy (%) over the sets that were measured once: (N, draw) by method."""
+    scores = _scores(results)
+    new = scores[~scores["set"].isin(CHOSEN)]
+    wide = new.pivot(index=[N, "draw", "set"], columns="method", values="accuracy")
+    return wide.groupby([N, "draw"]).agg(lambda column: column.mean(skipna=False))
+
+
 def _by_set(results: Results) -> Table:
     """A row a method; of each N the sets."""
     means = _scores(results).groupby(["method", N, "set"])["accuracy"].mean()

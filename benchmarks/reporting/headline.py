@@ -7,14 +7,19 @@ import pandas as pd
 
 from protocol.methods import FEATURES_THETA0
 from protocol.store import digest_of
-from reporting.claims import Claim, figures_of
+from reporting.claims import SENTENCES, Claim, figures_of
 from reporting.data_tables import LINE
+from reporting.embedding_tables import OURS as EMBEDDING_LINE
 from reporting.layout import Table, named_rows
 from reporting.pictures import draw
 from reporting.results import Library
 
 PICTURE = "headline.png"
-COLUMNS = {"fresh": "fresh weights", "rival": "best rival", "ours": "this package"}
+COLUMNS = {
+    "fresh": "fresh weights (sentences: logistic regression)",
+    "rival": "best rival",
+    "ours": "this package",
+}
 COLOURS = {"fresh": "#b0b0b0", "rival": "#6b6b6b", "ours": "#1f6fb4"}
 KINDS = {
     "handwritten digits, one label of each": Claim(
@@ -22,6 +27,8 @@ KINDS = {
     "digits in two classes, 60 labels": Claim("", "", "mnist-images.json", 5, FEATURES_THETA0),
     "clothes in two classes, 60 labels": Claim(
         "", "", "fashion-augmented.json", 5, FEATURES_THETA0),
+    "sentences, one label a class": Claim(
+        "", "", SENTENCES, 1, EMBEDDING_LINE, "logistic, C = 100"),
     "tables and other data, 5 labels a class": Claim("", "", "real-data.json", 5, LINE),
 }  # fmt: skip
 """Kind of data -> the claim of the report that has the figures."""
