@@ -248,9 +248,7 @@ def _split_of_splitter(splitter: Any, X: Any, y: np.ndarray) -> tuple[np.ndarray
     return train, valid
 
 
-def _split_keeping_one_row(
-    y: np.ndarray, n_valid: int, seed: int
-) -> tuple[np.ndarray, np.ndarray]:
+def _split_keeping_one_row(y: np.ndarray, n_valid: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """A random split that leaves each class at least one training row."""
     order = np.random.RandomState(seed).permutation(len(y))
     _, kept = np.unique(y[order], return_index=True)
