@@ -29,7 +29,8 @@ from .coherence import coherence_of
 from .fine_tuning import labels
 from .graph.edges import neighbor_graph
 from .graph.label_spreading import spread_labels
-from .networks.info import NetworkBuilder, perturbed_logits
+from .networks.builder import NetworkBuilder
+from .networks.info import perturbed_logits
 from .networks.passes import batch_norms, hidden_activations, hooked
 from .theta0 import theta0_in
 from .training.loop import training_threads

@@ -37,7 +37,8 @@ from .coherence import (
 )
 from .fine_tuning import labels
 from .losses import logit_correlation
-from .networks.info import SAMPLERS, NetworkBuilder
+from .networks.builder import NetworkBuilder
+from .networks.info import SAMPLERS
 from .theta0 import Architecture, Theta0, checked_path
 from .training import Config, resolve
 from .training.checkpoint import Checkpointer

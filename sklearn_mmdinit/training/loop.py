@@ -19,8 +19,9 @@ from .._base.random_streams import StepRandom
 from .._base.threads import team
 from .._base.validation import warn_user
 from ..losses import coherence
+from ..networks.builder import NetworkBuilder
 from ..networks.gram import gram_layers
-from ..networks.info import ModuleInfo, NetworkBuilder
+from ..networks.info import ModuleInfo
 from ..networks.passes import explained_single_row, hidden_activations
 from ..objective import paper_terms
 from ..theta0 import Theta0
