@@ -583,8 +583,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
             self._moments = self._moments and self._moments.with_rows(X)
             # A copy, so that an epoch that fails or is interrupted leaves no trace.
             state = self._state.copied()
-        n_epochs = state.n_epochs + (state.steps_in_epoch == 0)
-        self._train(X, coherence, config, state, n_epochs)
+        self._train(X, coherence, config, state, state.n_ended + 1)
         return self._store(X, config, state)
 
     @own_settings()
@@ -695,9 +694,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         checkpointer: Checkpointer | None = None,
     ) -> None:
         """Train up to the end of epoch `n_epochs`; if None, until L_coh has stopped falling."""
-        n_left = n_epochs
-        if n_epochs is not None:
-            n_left = n_epochs - state.n_epochs + (state.steps_in_epoch > 0)
+        n_left = None if n_epochs is None else n_epochs - state.n_ended
         # 0 epochs are left if the checkpoint holds all of them. For max_iter=0 the graph is built
         # all the same, so that its errors are raised.
         if n_left != 0 or not config.max_iter:
