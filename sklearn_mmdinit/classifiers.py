@@ -26,7 +26,7 @@ from ._base.row_scale import warn_if_another_scale
 from .export import sklearn_mlp
 from .fine_tuning import labels, net
 from .fine_tuning.head import body_of, can_be_fitted, fit_head_
-from .networks.info import module_to_train, takes_integers
+from .networks.builder import module_to_train, takes_integers
 from .theta0 import Theta0, arrays_of
 
 __all__ = ["MLPClassifier", "NetClassifier"]

@@ -33,7 +33,7 @@ from ._base.validation import (
 from .graph.edges import check_graph, is_matrix, neighbor_graph, on_read_only, seed_
 from .graph.neighbors import count_distinct
 from .graph.walks import Walk
-from .theta0 import arrays_of
+from .theta0 import arrays_of, theta0_in
 from .training.minibatches import augmented, augmented_on_device, takes_tensors
 
 __all__ = ["Coherence"]
@@ -243,7 +243,7 @@ def settings_of(coherence: Coherence | None) -> dict[str, str]:
 
 def _as_text(name: str, value: Any) -> str:
     """The class name of an estimator, because its parameters have their own texts; else a hash."""
-    theta0 = getattr(getattr(value, "estimator", value), "theta0_", None)
+    theta0 = theta0_in(value.estimator if isinstance(value, FrozenEstimator) else value)
     if theta0 is not None:
         value = dict(theta0.arrays)
     elif isinstance(value, nn.Module):

@@ -29,7 +29,8 @@ from .coherence import coherence_of
 from .fine_tuning import labels
 from .graph.edges import neighbor_graph
 from .graph.label_spreading import spread_labels
-from .networks.info import NetworkBuilder, perturbed_logits
+from .networks.builder import NetworkBuilder
+from .networks.info import perturbed_logits
 from .networks.passes import batch_norms, hidden_activations, hooked
 from .theta0 import theta0_in
 from .training.loop import training_threads
@@ -317,27 +318,49 @@ class NeighborAgreement(NamedTuple):
         most frequent class.
     n_labels : int
         Number of labels held out.
+    interval : tuple of float
+        95 % interval of `neighbors` minus the larger of `linear` and `most_frequent`, by the method
+        of Bonett and Price for paired proportions. If it holds 0, ``str`` gives no advice.
 
     Examples
     --------
     >>> from sklearn_mmdinit.diagnostics import NeighborAgreement
-    >>> str(NeighborAgreement(0.9, 0.8, 0.3, n_labels=50)).rpartition(": ")[2]
-    'coherence may help.'
+    >>> print(NeighborAgreement(0.9, 0.7, 0.3, n_labels=50, interval=(0.03, 0.35)))
+    Of 50 held-out labels neighbours predict 90 %, a linear model 70 %, the most frequent class
+    30 %. Neighbours minus the better of the other two: +3 to +35 points (95 % interval). Coherence
+    may help.
     """
 
     neighbors: float
     linear: float
     most_frequent: float
     n_labels: int
+    interval: tuple[float, float]
 
     def __str__(self) -> str:
-        helps = self.neighbors > max(self.linear, self.most_frequent)
+        lower, upper = self.interval
+        advice = "These labels do not show whether coherence may help."
+        if lower > 0:
+            advice = "Coherence may help."
+        elif upper < 0:
+            advice = "Coherence may not help; let StackedStartsClassifier decide."
         return (
             f"Of {self.n_labels} held-out labels neighbours predict {100 * self.neighbors:.0f} %, "
             f"a linear model {100 * self.linear:.0f} %, the most frequent class "
-            f"{100 * self.most_frequent:.0f} %: coherence "
-            + ("may help." if helps else "may not help; let StackedStartsClassifier decide.")
+            f"{100 * self.most_frequent:.0f} %. Neighbours minus the better of the other two: "
+            f"{100 * lower:+.0f} to {100 * upper:+.0f} points (95 % interval). {advice}"
         )
+
+
+def _interval_of_difference(first: np.ndarray, second: np.ndarray) -> tuple[float, float]:
+    """95 % interval of the difference of two accuracies, from which rows (n,) each gets right."""
+    n = len(first) + 2  # one more row for each, so that few rows give a wide interval
+    only_first, only_second = (
+        (np.sum(a & ~b) + 1) / n for a, b in ((first, second), (second, first))
+    )
+    difference = only_first - only_second
+    error = 1.96 * math.sqrt((only_first + only_second - difference**2) / n)
+    return max(float(difference - error), -1.0), min(float(difference + error), 1.0)
 
 
 def neighbor_agreement(
@@ -368,7 +391,7 @@ def neighbor_agreement(
     Returns
     -------
     agreement : NeighborAgreement
-        Accuracy of each on the held-out labels.
+        Accuracy of each on the held-out labels, and an interval of the difference.
 
     Examples
     --------
@@ -379,7 +402,7 @@ def neighbor_agreement(
     >>> some = np.where(np.arange(len(y)) % 36 == 0, y, -1)
     >>> print(neighbor_agreement(X, some, random_state=0))
     Of 50 held-out labels neighbours predict ... %, a linear model ... %, the most frequent class
-    ... %: coherence may help.
+    ... %. Neighbours minus the better of the other two: ... points (95 % interval). ...
     """
     check_argument("cv", cv, integers(2))
     X = np.asarray(check_array(array_of(X), dtype=np.float32, allow_nd=True))
@@ -399,15 +422,20 @@ def neighbor_agreement(
     edges = neighbor_graph(X, **sizes)
     edges = edges + edges.T
     steps = edges.multiply(1.0 / edges.sum(axis=1)[:, None]).tocsr()
-    right, stop, n_rounds = [], 1 / auto.walk_length, int(3 * auto.walk_length)
+    p_end, n_rounds = 1 / auto.walk_length, int(3 * auto.walk_length)
+    guesses = np.empty(
+        (3, len(rows)), dtype=int
+    )  # of neighbours, linear model, most frequent class
     for train, test in folds:
         start = np.zeros((len(X), len(classes)))
         start[rows[train], indices[train]] = 1.0
-        votes = spread_labels(steps, start, stop * start, 1 - stop, n_rounds)
+        votes = spread_labels(steps, start, p_end * start, 1 - p_end, n_rounds)
         model = LogisticRegression(max_iter=1000).fit(X[rows[train]], indices[train])
-        guesses = votes[rows[test]].argmax(axis=1), model.predict(X[rows[test]])
-        most_frequent = np.bincount(indices[train]).argmax()
-        right.append([guess == indices[test] for guess in (*guesses, most_frequent)])
-    all_right = np.concatenate(right, axis=1)
-    neighbors, linear, frequent = all_right.mean(axis=1).tolist()
-    return NeighborAgreement(neighbors, linear, frequent, all_right.shape[1])
+        guesses[0, test] = votes[rows[test]].argmax(axis=1)
+        guesses[1, test] = model.predict(X[rows[test]])
+        guesses[2, test] = np.bincount(indices[train]).argmax()
+    held_out = np.concatenate([test for _, test in folds])
+    is_right = guesses[:, held_out] == indices[held_out]
+    neighbors, linear, frequent = is_right.mean(axis=1).tolist()
+    interval = _interval_of_difference(is_right[0], is_right[1 if linear >= frequent else 2])
+    return NeighborAgreement(neighbors, linear, frequent, len(held_out), interval)

@@ -37,14 +37,15 @@ from .coherence import (
 )
 from .fine_tuning import labels
 from .losses import logit_correlation
-from .networks.info import SAMPLERS, NetworkBuilder
+from .networks.builder import NetworkBuilder
+from .networks.info import SAMPLERS
 from .theta0 import Architecture, Theta0, checked_path
 from .training import Config, resolve
 from .training.checkpoint import Checkpointer
 from .training.loop import State, mean_loss, train
 from .training.minibatches import PositivePairs, RowBatches
 from .training.schedule import SPAN, is_still_falling
-from .training.streams import StreamBatches
+from .training.streams import UNKNOWN, StreamBatches
 from .warm_start import attach_theta0
 
 __all__ = ["MMDInitializer"]
@@ -582,8 +583,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
             self._moments = self._moments and self._moments.with_rows(X)
             # A copy, so that an epoch that fails or is interrupted leaves no trace.
             state = self._state.copied()
-        n_epochs = state.n_epochs + (state.steps_in_epoch == 0)
-        self._train(X, coherence, config, state, n_epochs)
+        self._train(X, coherence, config, state, state.n_ended + 1)
         return self._store(X, config, state)
 
     @own_settings()
@@ -694,9 +694,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         checkpointer: Checkpointer | None = None,
     ) -> None:
         """Train up to the end of epoch `n_epochs`; if None, until L_coh has stopped falling."""
-        n_left = n_epochs
-        if n_epochs is not None:
-            n_left = n_epochs - state.n_epochs + (state.steps_in_epoch > 0)
+        n_left = None if n_epochs is None else n_epochs - state.n_ended
         # 0 epochs are left if the checkpoint holds all of them. For max_iter=0 the graph is built
         # all the same, so that its errors are raised.
         if n_left != 0 or not config.max_iter:
@@ -796,7 +794,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         self.n_iter_ = state.n_epochs
         if H is not None:
             levels = state.levels_before_the_fall(config, self._n_rows(X) // config.rows_a_step)
-            self._judge_coherence(levels, H)
+            self._judge_coherence(levels, H, self._n_rows(X))
         loss = self.loss_curve_[-1] if config.coherence and self.history_ else self.best_loss_
         if self.history_ and loss > _DIVERGED * max(state.first_loss, 1.0):
             warn_user(
@@ -806,16 +804,19 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
             )
         return self
 
-    def _judge_coherence(self, levels: list[float], H: np.ndarray) -> None:
+    def _judge_coherence(self, levels: list[float], H: np.ndarray, n_rows: int) -> None:
         """Set ``converged_``; warn if L_coh was still falling, or if predictions have collapsed."""
         self.converged_ = len(levels) > 1 and not is_still_falling(levels)
         if len(levels) < 2:
             return  # too few steps to judge, or a training that is not over
         if not self.converged_:
-            n_epochs = 2 * self.n_iter_
+            longer = f"max_iter={2 * self.n_iter_}"
+            if n_rows == UNKNOWN:  # no epoch of the stream has ended, and perhaps none ever does
+                n_rows = 2 * self._state.step * self.config_.rows_a_step
+                longer = f"max_iter=1, and let an epoch of data end after {n_rows:,} examples"
             warn_user(
                 f"L_coh was still falling, from {levels[-2]:.3g} to {levels[-1]:.3g} in {SPAN} "
-                f"steps, when the learning rate began to fall; try max_iter={n_epochs}",
+                f"steps, when the learning rate began to fall; try {longer}",
                 ConvergenceWarning,
             )
         some = torch.from_numpy(H[:: -(-len(H) // _COLLAPSE_ROWS)])

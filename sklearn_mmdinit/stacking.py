@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from numbers import Real
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -103,6 +103,16 @@ def advantage(likelihoods: np.ndarray, baseline: np.ndarray) -> float:
     return float(gains.mean() / error) if error > 0 else 0.0
 
 
+class _Rows(NamedTuple):
+    """The rows that `fit` gets."""
+
+    X: Any  # those with a label and a weight above 0
+    y: np.ndarray  # their labels
+    weights: np.ndarray | None  # their weights
+    labelled: np.ndarray  # which rows of all of X these are
+    all_rows: tuple[Any, Sequence[Any]]  # all of X, and X_unlabelled: initializers learn from them
+
+
 # Members: the networks and the other classifiers
 
 
@@ -149,6 +159,14 @@ def _held_out_proba(
 def _joined(parts: Sequence[Any]) -> Any:
     """Rows of several arrays, dense or CSR."""
     return vstack(parts, format="csr") if any(map(issparse, parts)) else np.concatenate(parts)
+
+
+def _drawn_unlabelled(rows: _Rows, seed: int) -> Any:
+    """The rows without a label; if they are too many, some at random, in their order."""
+    X, X_unlabelled = rows.all_rows
+    unlabelled = _joined([X[~rows.labelled], *X_unlabelled])
+    drawn = np.random.default_rng(seed).permutation(unlabelled.shape[0])[:_MAX_UNLABELLED]
+    return unlabelled[np.sort(drawn)]
 
 
 def _automatic_starts(network: Any, X: Any) -> list[Any]:
@@ -380,6 +398,40 @@ class StackedStartsClassifier(PartlyLabelled):
             The fitted classifier.
         """
         checks.check_parameters(self)
+        rows = self._validated_rows(X, y, X_unlabelled, classes, sample_weight)
+        draws = check_random_state(self.random_state).randint(np.iinfo(np.int32).max, size=4)
+        folds_seed, seed, start_seed, rows_seed = map(int, draws)
+        unlabelled = _drawn_unlabelled(rows, rows_seed)
+        classifiers, student = self._classifiers_and_student(rows.X, rows.y, unlabelled, seed)
+        network = self._network(seed)
+
+        self.starts_ = self._learned_starts(network, *rows.all_rows, start_seed)
+        self.features_ = self._learned_features(*rows.all_rows, start_seed)
+        members = self._networks_and_features(network) + classifiers
+        self.names_ = [name for name, _ in members]
+
+        parallel = Parallel(n_jobs=self.n_jobs)
+        data = self.classes_, rows.X, rows.y, rows.weights
+        self.estimators_ = parallel(delayed(_fitted)(member, *data) for _, member in members)
+        indices = labels.encode(rows.y, self.classes_, "y", "classes")
+        folds = labels.stratified_folds(indices, self.cv, folds_seed)
+        if not folds:
+            self._set_default_weights()
+            return self
+        proba = parallel(
+            delayed(_held_out_proba)(member, *data, fold) for _, member in members for fold in folds
+        )
+        held_out = np.concatenate([test for _, test in folds])
+        shape = len(members), len(held_out), len(self.classes_)
+        self._fit_weights(np.concatenate(proba).reshape(shape), indices[held_out])
+        if student is not None and unlabelled.shape[0]:
+            self._fit_student(student, rows.X, rows.y, rows.weights, unlabelled)
+        return self
+
+    def _validated_rows(
+        self, X: Any, y: Any, X_unlabelled: Any, classes: Any, sample_weight: Any
+    ) -> _Rows:
+        """The rows of `fit`, checked; sets the fitted attributes of validation and ``classes_``."""
         if attached_theta0(X) is not None:
             hint = "pass that initializer in starts instead"
             raise ValueError(f"X carries theta0 from an earlier step of a Pipeline: {hint}")
@@ -390,19 +442,15 @@ class StackedStartsClassifier(PartlyLabelled):
         if weights is not None:  # rows of weight 0 count as rows without a label
             labelled[labelled] = weights > 0
             weights = weights[weights > 0]
-        self.classes_, indices = labels.learn_classes(y[labelled], classes, self.unlabelled_label)
+        self.classes_, _ = labels.learn_classes(y[labelled], classes, self.unlabelled_label)
         validate = partial(checks.examples_checked, self, accept_sparse=issparse(X) and "csr")
         more_rows = labels.validate_unlabelled(
             X_unlabelled, lambda rows: validate(rows, reset=False, shape=X.shape[1:])[0]
         )
-        draws = check_random_state(self.random_state).randint(np.iinfo(np.int32).max, size=4)
-        folds_seed, seed, start_seed, rows_seed = map(int, draws)
-        all_rows = X, more_rows
-        unlabelled = _joined([X[~labelled], *more_rows])
-        n_unlabelled = unlabelled.shape[0]
-        drawn = np.random.default_rng(rows_seed).permutation(n_unlabelled)[:_MAX_UNLABELLED]
-        X, y, unlabelled = X[labelled], y[labelled], unlabelled[np.sort(drawn)]
-        classifiers, student = self._classifiers_and_student(X, y, unlabelled, seed)
+        return _Rows(X[labelled], y[labelled], weights, labelled, (X, more_rows))
+
+    def _network(self, seed: int) -> NetClassifier:
+        """The network without a start, seeded."""
         network = self.estimator
         if network is None:
             network = MLPClassifier((256, 256), max_iter=60, validation_split=None)
@@ -411,38 +459,20 @@ class StackedStartsClassifier(PartlyLabelled):
             raise ValueError(
                 f"estimator has unlabelled_label={mark!r}; give it to StackedStartsClassifier"
             )
-        network = seeded(network, seed).set_params(unlabelled_label=None)
-        self.starts_ = self._learned_starts(network, *all_rows, start_seed)
-        named = [
-            (f"network {k}" if start is not None else "network, fresh weights", start)
-            for k, start in enumerate(self.starts_)
-        ]
-        named = [(name, clone(network).set_params(warm_start_from=s)) for name, s in named]
-        self.features_ = self._learned_features(*all_rows, start_seed)
+        seeded_network: NetClassifier = seeded(network, seed).set_params(unlabelled_label=None)
+        return seeded_network
+
+    def _networks_and_features(self, network: Any) -> list[tuple[str, Any]]:
+        """Names and members: a network for each start, and a classifier on learned features."""
+        members: list[tuple[str, Any]] = []
+        for k, start in enumerate(self.starts_):
+            name = "network, fresh weights" if start is None else f"network {k}"
+            members.append((name, clone(network).set_params(warm_start_from=start)))
         if self.features_ is not None:
             logistic = LogisticRegression(C=_FEATURES_C, max_iter=1000)
             member = make_pipeline(FrozenEstimator(self.features_), logistic)
-            named.append((_FEATURES, member))
-        named += classifiers
-        self.names_, members = [name for name, _ in named], [member for _, member in named]
-
-        parallel = Parallel(n_jobs=self.n_jobs)
-        data = self.classes_, X, y, weights
-        self.estimators_ = parallel(delayed(_fitted)(member, *data) for member in members)
-        folds = labels.stratified_folds(indices, self.cv, folds_seed)
-        held_out = parallel(
-            delayed(_held_out_proba)(member, *data, fold) for member in members for fold in folds
-        )
-        if not folds:
-            self._set_default_weights()
-            return self
-        rows = np.concatenate([test for _, test in folds])
-        self._fit_weights(
-            np.concatenate(held_out).reshape(len(members), len(rows), -1), indices[rows]
-        )
-        if student is not None and n_unlabelled:
-            self._fit_student(student, X, y, weights, unlabelled)
-        return self
+            members.append((_FEATURES, member))
+        return members
 
     def _classifiers_and_student(
         self, X: Any, y: np.ndarray, unlabelled: Any, seed: int

@@ -232,9 +232,10 @@ class Theta0:
         if self.gain:
             self._check_gain(self.gain)
         for name, array in arrays.items():
-            # A module of another class may have a mask of -inf.
-            if not np.isfinite(array).all() if is_mlp else np.isnan(array).any():
-                raise ValueError(f"array {name!r} holds NaN{' or infinity' if is_mlp else ''}")
+            if np.isnan(array).any():
+                raise ValueError(f"array {name!r} holds NaN")
+            if is_mlp and np.isinf(array).any():  # another module may have a mask of -inf
+                raise ValueError(f"array {name!r} holds infinity")
         if self.row_mean is not None or self.row_spread is not None:
             self._check_rows()
 

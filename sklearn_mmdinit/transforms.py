@@ -381,20 +381,7 @@ class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
 def _histograms(images: torch.Tensor, cell: int, n_orientations: int, floor: float) -> torch.Tensor:
     """Histograms (n, n_orientations, rows of cells, columns of cells) of images (n, c, h, w)."""
-    height, width = images.shape[2:]
-    # Scales images to at most 1, because squares of lengths could overflow.
-    largest = images.abs().amax(dim=(1, 2, 3), keepdim=True)
-    images = images / largest.clamp(min=torch.finfo(images.dtype).tiny)
-    bordered = pad(images, (1, 1, 1, 1), mode="replicate")
-    right = bordered[..., 1:-1, 2:] - bordered[..., 1:-1, :-2]
-    down = bordered[..., 2:, 1:-1] - bordered[..., :-2, 1:-1]
-    lengths, channel = torch.hypot(right, down).max(dim=1, keepdim=True)
-    right, down = right.gather(1, channel), down.gather(1, channel)
-    turn = torch.atan2(down, right).remainder(2 * math.pi) * (n_orientations / (2 * math.pi))
-    share, nearest = turn.frac(), turn.long() % n_orientations
-    by_pixel = lengths.new_zeros(len(images), n_orientations, height, width)
-    by_pixel.scatter_add_(1, nearest, lengths * (1 - share))
-    by_pixel.scatter_add_(1, (nearest + 1) % n_orientations, lengths * share)
+    by_pixel = _by_orientation(*_gradients(images), n_orientations)
     # A histogram covers a square of side 2 * cell around the centre of its cell. If `cell` is odd,
     # the square begins in the middle of a pixel. Then the squares that begin half a pixel earlier
     # and later are averaged.
@@ -406,6 +393,30 @@ def _histograms(images: torch.Tensor, cell: int, n_orientations: int, floor: flo
     norms = peaks * shares.norm(dim=1, keepdim=True)
     divisor = norms + floor * norms.mean(dim=(2, 3), keepdim=True)
     return torch.where(norms > 0, by_cell / divisor, 0.0)
+
+
+def _gradients(images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Lengths and angles (n, 1, h, w) of gradients, of the channel with the longest at a pixel."""
+    # Scales images to at most 1, because squares of lengths could overflow.
+    largest = images.abs().amax(dim=(1, 2, 3), keepdim=True)
+    images = images / largest.clamp(min=torch.finfo(images.dtype).tiny)
+    bordered = pad(images, (1, 1, 1, 1), mode="replicate")
+    right = bordered[..., 1:-1, 2:] - bordered[..., 1:-1, :-2]
+    down = bordered[..., 2:, 1:-1] - bordered[..., :-2, 1:-1]
+    lengths, channel = torch.hypot(right, down).max(dim=1, keepdim=True)
+    return lengths, torch.atan2(down.gather(1, channel), right.gather(1, channel))
+
+
+def _by_orientation(
+    lengths: torch.Tensor, angles: torch.Tensor, n_orientations: int
+) -> torch.Tensor:
+    """Lengths (n, n_orientations, h, w), each divided between the two nearest directions."""
+    turn = angles.remainder(2 * math.pi) * (n_orientations / (2 * math.pi))
+    share, nearest = turn.frac(), turn.long() % n_orientations
+    by_pixel = lengths.new_zeros(len(lengths), n_orientations, *lengths.shape[2:])
+    by_pixel.scatter_add_(1, nearest, lengths * (1 - share))
+    by_pixel.scatter_add_(1, (nearest + 1) % n_orientations, lengths * share)
+    return by_pixel
 
 
 def _windows(by_pixel: torch.Tensor, cell: int, above: int, left: int) -> torch.Tensor:

@@ -22,7 +22,7 @@ from ._base.mlp import MLP, PERCEPTRON_DEFAULTS
 from ._base.module_factory import ModuleFactory, factory_of_initializer
 from ._base.validation import add_error_context, inside_another, warn_user
 from .fine_tuning.head import SkipConnection
-from .networks.info import fresh_theta0
+from .networks.builder import fresh_theta0
 from .theta0 import Architecture, Theta0, load_theta0, start_, theta0_in
 
 _VALID = (

@@ -212,6 +212,20 @@ def test_diagnostics_of_a_module():
     assert coherence_kernel(init, X[:5]).shape == (5, 5)
 
 
+def test_few_labels_give_a_wide_interval_and_no_advice():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(200, 5)), np.where(np.arange(200) < 20, rng.integers(2, size=200), -1)
+    found = neighbor_agreement(X, y, random_state=0)
+    best = max(found.linear, found.most_frequent)
+    assert found.interval[0] < min(0, found.neighbors - best), "the labels are chance"
+    assert found.interval[1] > max(0, found.neighbors - best)
+    assert "do not show whether coherence may help" in str(found)
+    # A rule that is never wrong on ten labels may yet be wrong.
+    lines = np.c_[np.arange(10.0), np.zeros(10)]
+    found = neighbor_agreement(lines, np.arange(10) // 5, random_state=0)
+    assert found.interval[1] - found.interval[0] > 0.3
+
+
 def test_neighbors_agree_where_classes_are_clusters_and_not_where_a_line_parts_them():
     rng = np.random.default_rng(0)
     # Sixteen clusters, of two classes as on a chessboard.
@@ -220,7 +234,8 @@ def test_neighbors_agree_where_classes_are_clusters_and_not_where_a_line_parts_t
     found = neighbor_agreement(4.0 * cluster + rng.normal(0, 0.3, (800, 2)), some, random_state=0)
     assert found.neighbors > 0.95 > 0.65 > found.linear
     assert found.n_labels == 80
-    assert "may help" in str(found)
+    assert str(found).endswith("Coherence may help.")
+    assert 0.1 < found.interval[0] < found.neighbors - found.linear < found.interval[1]
     X = rng.normal(size=(800, 30))
     some = np.where(np.arange(800) < 80, X[:, 0] > 0, -1)
     found = neighbor_agreement(X, some, random_state=0)

@@ -30,7 +30,8 @@ from sklearn_mmdinit import (
     mmd_init_,
     save_theta0,
 )
-from sklearn_mmdinit.networks.info import inspect_module, scale_chain
+from sklearn_mmdinit.networks.builder import scale_chain
+from sklearn_mmdinit.networks.info import inspect_module
 from sklearn_mmdinit.networks.passes import plain_attention, pretraining_mode_
 
 WALKS = Coherence(n_neighbors=3, batch_size=16)

@@ -226,29 +226,35 @@ def split_rows(
     A fraction leaves each class at least one training row. If no class has two rows, there are
     no validation rows.
     """
-    name = f"validation_split={validation_split!r}"
-    if hasattr(validation_split, "split"):
-        with add_error_context(name):
-            train, valid = map(np.asarray, next(iter(validation_split.split(X, y)), ((), ())))
-            if len(train) == 0 or len(valid) == 0:
-                sizes = f"{len(train)} training and {len(valid)} validation rows"
-                raise ValueError(f"the split has {sizes}")
-            if (last := max(train.max(), valid.max())) >= len(y):
-                of = f"only {len(y)} rows have a label and a weight"
-                raise ValueError(f"the split names row {last}, but {of}")
-            return train, valid
-    # A stratified draw needs two rows of each class, and room for all classes on both sides.
-    counts = np.bincount(y)
-    n_classes, fewest = np.count_nonzero(counts), counts[counts > 0].min()
-    n_valid = int(np.ceil(validation_split * len(y)))
-    if fewest >= 2 and min(n_valid, len(y) - n_valid) >= n_classes:
+    with add_error_context(f"validation_split={validation_split!r}"):
+        if hasattr(validation_split, "split"):
+            return _split_of_splitter(validation_split, X, y)
+        counts, n_valid = np.bincount(y), int(np.ceil(validation_split * len(y)))
+        counts = counts[counts > 0]
+        # A stratified draw needs two rows of each class, and room for all classes on both sides.
+        if counts.min() < 2 or min(n_valid, len(y) - n_valid) < len(counts):
+            return _split_keeping_one_row(y, n_valid, seed)
         splitter = StratifiedShuffleSplit(1, test_size=float(validation_split), random_state=seed)
-        with add_error_context(name):
-            return next(splitter.split(X, y))
+        return next(splitter.split(X, y))
+
+
+def _split_of_splitter(splitter: Any, X: Any, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The first split of a splitter of the user; a ValueError if it is not one of these rows."""
+    train, valid = map(np.asarray, next(iter(splitter.split(X, y)), ((), ())))
+    if len(train) == 0 or len(valid) == 0:
+        raise ValueError(f"the split has {len(train)} training and {len(valid)} validation rows")
+    if (last := max(train.max(), valid.max())) >= len(y):
+        of = f"only {len(y)} rows have a label and a weight"
+        raise ValueError(f"the split names row {last}, but {of}")
+    return train, valid
+
+
+def _split_keeping_one_row(y: np.ndarray, n_valid: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """A random split that leaves each class at least one training row."""
     order = np.random.RandomState(seed).permutation(len(y))
-    _, first = np.unique(y[order], return_index=True)  # one row of each class, to train on
-    valid_rows = np.delete(order, first)[:n_valid]
-    return np.setdiff1d(order, valid_rows), valid_rows
+    _, kept = np.unique(y[order], return_index=True)
+    valid = np.delete(order, kept)[:n_valid]
+    return np.setdiff1d(order, valid), valid
 
 
 def stratified_folds(y: np.ndarray, n_folds: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -258,21 +264,24 @@ def stratified_folds(y: np.ndarray, n_folds: int, seed: int) -> list[tuple[np.nd
     than two classes have two rows, there are no folds.
     """
     counts = np.bincount(y)
-    (single,), (repeated,) = np.nonzero(counts[y] < 2), np.nonzero(counts[y] >= 2)
     if np.count_nonzero(counts >= 2) < 2:
         return []
+    single, repeated = np.flatnonzero(counts[y] == 1), np.flatnonzero(counts[y] >= 2)
     # StratifiedKFold would draw the same folds, but warns of classes with fewer rows than folds.
     # They are no problem here, and Python cannot silence a warning in one thread alone.
-    n_folds, rng = min(n_folds, counts.max()), np.random.RandomState(seed)
+    n_folds = min(n_folds, counts.max())
+    rng = np.random.RandomState(seed)
     classes, first = np.unique(y[repeated], return_index=True)
-    held_out_in, start = np.empty(len(repeated), dtype=int), 0
+    held_out_in = np.empty(len(repeated), dtype=int)
+    n_placed = 0
     for label in classes[np.argsort(first)]:
         rows = np.flatnonzero(y[repeated] == label)
         # Each class begins with the fold after the last one of the class before, so that folds
         # have nearly equal sizes.
-        folds = np.sort((start + np.arange(len(rows))) % n_folds)
+        folds = np.sort((n_placed + np.arange(len(rows))) % n_folds)
         rng.shuffle(folds)
-        held_out_in[rows], start = folds, start + len(rows)
+        held_out_in[rows] = folds
+        n_placed += len(rows)
     return [
         (np.concatenate([single, repeated[held_out_in != fold]]), repeated[held_out_in == fold])
         for fold in range(n_folds)

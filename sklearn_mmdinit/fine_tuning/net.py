@@ -297,22 +297,11 @@ class Net(NeuralNetClassifier):
         self, y_pred: Any, y_true: Any, X: Any = None, training: bool = False, **kwargs: Any
     ) -> torch.Tensor:
         """The loss of a batch: the weighted mean over its rows if they have weights."""
-        weights, criterion = inputs_and_weights(X)[1], self.criterion_
+        weights = inputs_and_weights(X)[1]
         if weights is None:
             loss = super().get_loss(y_pred, y_true, X, training, **kwargs)
         else:
-            reduction = getattr(criterion, "reduction", None)
-            criterion.reduction = "none"
-            try:
-                losses = super().get_loss(y_pred, y_true, X, training, **kwargs)
-            finally:
-                criterion.reduction = reduction
-            has_weight = getattr(criterion, "weight", None) is not None
-            if reduction != "mean" or losses.shape != weights.shape or has_weight:
-                valid = "that has reduction='mean', takes 'none' too, and has no weight"
-                given = f"{criterion} with {reduction=}"
-                hint = "give class_weight in place of criterion__weight"
-                raise ValueError(f"weights of rows need a criterion {valid}, got {given}; {hint}")
+            losses = self._losses_of_rows(y_pred, y_true, X, training, **kwargs)
             weights = to_tensor(weights, device=self.device)
             # Weights have mean 1 over all batches. So skorch's mean over batches, weighted by
             # their numbers of rows, is the weighted mean over all rows.
@@ -324,6 +313,23 @@ class Net(NeuralNetClassifier):
             name = type(self.module_).__name__
             raise ValueError(f"nothing to train: no parameter of {name} changes its outputs")
         return loss
+
+    def _losses_of_rows(self, y_pred: Any, y_true: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
+        """The loss of each row (n,); a ValueError if the criterion cannot give it."""
+        criterion = self.criterion_
+        reduction = getattr(criterion, "reduction", None)
+        if reduction == "mean" and getattr(criterion, "weight", None) is None:
+            criterion.reduction = "none"
+            try:
+                losses: torch.Tensor = super().get_loss(y_pred, y_true, *args, **kwargs)
+            finally:
+                criterion.reduction = "mean"
+            if losses.shape == y_true.shape[:1]:
+                return losses
+        valid = "that has reduction='mean', takes 'none' too, and has no weight"
+        given = f"{criterion} with {reduction=}"
+        hint = "give class_weight in place of criterion__weight"
+        raise ValueError(f"weights of rows need a criterion {valid}, got {given}; {hint}")
 
     def prepare(self) -> None:
         """Make the module, the criterion, the optimizer and the callbacks."""
@@ -437,8 +443,9 @@ def build_net(
 ) -> Net:
     """An initialized net for Rows of `row_size` numbers.
 
-    The caller's `skorch_params` replace defaults; `params` are fixed. `module_draws` says whether
-    the module may draw random numbers in training.
+    Of skorch's parameters, defaults give way to the caller's `skorch_params`, and both to what is
+    fixed here, `params` included. `module_draws` says whether the module may draw random numbers in
+    training.
     """
     given = {name: value for name, value in skorch_params.items() if not is_auto(value)}
     defaults: dict[str, Any] = {

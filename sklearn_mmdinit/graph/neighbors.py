@@ -149,21 +149,19 @@ def share_neighbors(neighbors: np.ndarray, kind: np.ndarray) -> np.ndarray:
     Equal rows form a ring: the first neighbour of each is the next row equal to it. Its other
     neighbours are those of its kind. If k is 1 there is no ring, because no edge would leave it.
     """
-    n, k = kind.size, neighbors.shape[1]
-    members = np.argsort(kind, kind="stable").astype(np.int32)  # rows, ordered by kind
+    by_kind = np.argsort(kind, kind="stable").astype(np.int32)  # equal rows are side by side
     sizes = np.bincount(kind)
-    starts = np.cumsum(sizes) - sizes
-    kinds = neighbors[kind]  # (n, k)
-    # A neighbour may stand for several equal rows. Their edges are divided among these.
-    turn = np.arange(n)[:, None] % sizes[kinds]
-    shared = members[starts[kinds] + turn]
-    if k > 1:
+    first = np.cumsum(sizes) - sizes  # where each kind begins in `by_kind`
+    # A neighbour stands for all rows of its kind, and row i leads to the (i mod size)-th of them.
+    near_kinds, row = neighbors[kind], np.arange(kind.size)[:, None]
+    shared = by_kind[first[near_kinds] + row % sizes[near_kinds]]
+    if neighbors.shape[1] > 1:
+        next_equal = np.empty_like(by_kind)
+        next_equal[by_kind[:-1]] = by_kind[1:]
+        next_equal[by_kind[first + sizes - 1]] = by_kind[first]  # closes the ring of each kind
         equal = np.flatnonzero(sizes[kind] > 1)
-        rank = np.empty_like(kind)  # among the rows of its kind
-        rank[members] = np.arange(n) - starts[kind[members]]
-        following = members[starts[kind] + (rank + 1) % sizes[kind]]
         shared[equal, 1:] = shared[equal, :-1]
-        shared[equal, 0] = following[equal]
+        shared[equal, 0] = next_equal[equal]
     return shared
 
 

@@ -66,17 +66,18 @@ class Walk:
         first_draw = (np.cumsum(length) - length)[order]
         current, minus_length = starts.ravel()[order], -length[order]
         for step in range(length.max(initial=0)):
-            moving = current[: np.searchsorted(minus_length, -step)]
+            n_moving = np.searchsorted(minus_length, -step)
+            rows = current[:n_moving]
             # Rounding may give i + u = i + 1, where the next row's interval begins.
-            most = np.nextafter(moving + 1.0, 0.0)
-            position = np.minimum(moving + uniform[first_draw[: moving.size] + step], most)
+            most = np.nextafter(rows + 1.0, 0.0)
+            position = np.minimum(rows + uniform[first_draw[:n_moving] + step], most)
             edges = self.guide[(_CELLS * position).astype(np.int64)]
             behind = np.flatnonzero(self.cumulative[edges] <= position)
             for _ in range(_EDGES_TRIED):
                 edges[behind] += 1
                 behind = behind[self.cumulative[edges[behind]] <= position[behind]]
             edges[behind] = np.searchsorted(self.cumulative, position[behind], side="right")
-            moving[:] = self.targets[edges]
+            current[:n_moving] = self.targets[edges]
         ends = np.empty_like(current)
         ends[order] = current
         return ends.reshape(starts.shape)

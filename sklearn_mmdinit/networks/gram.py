@@ -81,15 +81,15 @@ def gram_layers(module: nn.Module) -> list[Any]:
     if not linears or linears[-1] != len(layers) - 1 or has_hooks(module):
         return []
     before, after = layers[: linears[0]], layers[linears[0] :]
-    served = all(type(layer) in (*_ELEMENTWISE, nn.Flatten) for layer in before) and all(
+    known_types = all(type(layer) in (*_ELEMENTWISE, nn.Flatten) for layer in before) and all(
         type(layer) in (*_ELEMENTWISE, nn.Linear, nn.BatchNorm1d) for layer in after
     )
     flattens = [layer for layer in before if isinstance(layer, nn.Flatten)]
-    served &= all((layer.start_dim, layer.end_dim) == (1, -1) for layer in flattens)
-    served &= not any("forward" in vars(layer) for layer in (module, *layers))
+    flat_rows = all((layer.start_dim, layer.end_dim) == (1, -1) for layer in flattens)
+    own_forward = any("forward" in vars(layer) for layer in (module, *layers))
     parameters = [id(p) for layer in layers for p in layer._parameters.values() if p is not None]
     used_once = len(set(parameters)) == len(parameters)
-    return layers if served and used_once else []
+    return layers if known_types and flat_rows and used_once and not own_forward else []
 
 
 def _flat(module: nn.Module) -> Iterator[nn.Module]:

@@ -255,7 +255,7 @@ def _norms_of_rows(
         rows = X.repeat(n_classes, *[1] * (X.ndim - 1))
         if rows.is_floating_point() and not rows.requires_grad:
             rows.requires_grad_()
-        logits, tapped = _tapped(module, layers, rows, statistics)
+        logits, tapped = _logits_and_tapped(module, layers, rows, statistics)
         of_class = torch.eye(n_classes, dtype=logits.dtype, device=logits.device)
         of_class = of_class.repeat_interleave(len(X), dim=0)
         inputs = [(rows, 0)] if rows.requires_grad else []
@@ -264,7 +264,7 @@ def _norms_of_rows(
             # output cannot be assigned to rows.
             if call < len(tapped) and tapped[call].shape[axis] % len(rows) == 0:
                 inputs.append((tapped[call], axis))
-        slopes: Sequence[torch.Tensor | None] = []
+        squares = []
         if inputs and logits.requires_grad:
             slopes = torch.autograd.grad(
                 logits,
@@ -273,15 +273,15 @@ def _norms_of_rows(
                 create_graph=differentiable,
                 allow_unused=True,
             )
-        squares = [
-            in_single_precision(slope)
-            .movedim(axis, 0)
-            .reshape(n_classes, len(X), -1)
-            .square()
-            .sum(-1)
-            for slope, (_, axis) in zip(slopes, inputs, strict=False)
-            if slope is not None
-        ]
+            squares = [
+                in_single_precision(slope)
+                .movedim(axis, 0)
+                .reshape(n_classes, len(X), -1)
+                .square()
+                .sum(-1)
+                for slope, (_, axis) in zip(slopes, inputs, strict=True)
+                if slope is not None
+            ]
     if not squares:
         raise ValueError(
             f"the logits of {type(module).__name__} depend on no input of floats and on no known "
@@ -291,38 +291,36 @@ def _norms_of_rows(
     return torch.stack(squares, dim=-1).add(_TINY).sqrt().transpose(0, 1)
 
 
-def _tapped(
+def _logits_and_tapped(
     module: nn.Module,
     layers: Sequence[nn.Module],
     rows: torch.Tensor,
     statistics: Mapping[nn.Module, Sequence[Statistics]],
 ) -> tuple[torch.Tensor, list[torch.Tensor]]:
-    """Logits of a pass, and the outputs of its calls of ``TAPPED`` layers, in their order."""
+    """Logits of a pass, and the outputs of its calls of ``TAPPED`` layers, in their order.
+
+    If a normalisation directly follows a layer, its output replaces the layer's.
+    """
     tapped: list[torch.Tensor] = []
-    handed_on: torch.Tensor | None = None
+    handed_on: torch.Tensor | None = None  # the last tapped output, as the next layer gets it
     remaining = {norm: iter(calls) for norm, calls in statistics.items()}
 
-    def tap(output: torch.Tensor) -> torch.Tensor:
+    def tap(layer: nn.Module, args: Any, output: Any) -> Any:
         nonlocal handed_on
+        if layer in remaining:
+            channels = (1, -1, *[1] * (args[0].ndim - 2))
+            factor, shift = factor_and_shift(layer, *next(remaining[layer]))
+            output = args[0] * factor.view(channels) + shift.view(channels)
+        if not isinstance(layer, TAPPED):
+            # An activation in place hands on the same tensor, but with a higher version.
+            if args[0] is not handed_on or handed_on._version:
+                return output
+            tapped.pop()
         if not output.requires_grad:  # the output of frozen layers
             output = output.detach().requires_grad_()
         tapped.append(output)
         handed_on = output.clone()  # an operation in place must not change the tapped one
         return handed_on
-
-    def watch(layer: nn.Module, args: Any, output: Any) -> Any:
-        if isinstance(layer, TAPPED):
-            return tap(output)
-        if layer in remaining:
-            channels = (1, -1, *[1] * (args[0].ndim - 2))
-            factor, shift = factor_and_shift(layer, *next(remaining[layer]))
-            output = args[0] * factor.view(channels) + shift.view(channels)
-        # If a normalisation directly follows a layer, its output replaces the layer's in `tapped`.
-        # An activation in place between them hands on the same tensor, but with a higher version.
-        if args[0] is not handed_on or handed_on._version:
-            return output
-        tapped.pop()
-        return tap(output)
 
     if layers:  # without hooks, which would see the passes of all threads
         H = rows.clone()
@@ -331,9 +329,9 @@ def _tapped(
             inputs = H
             H = H.masked_fill(H <= 0, 0.0) if type(layer) is nn.ReLU else layer(H)
             if isinstance(layer, (*TAPPED, *NORMALISATIONS)):
-                H = watch(layer, (inputs,), H)
+                H = tap(layer, (inputs,), H)
         return H, tapped
-    watched = [part for part in module.modules() if isinstance(part, (*TAPPED, *NORMALISATIONS))]
-    with hooked(watched, watch):
+    parts = [part for part in module.modules() if isinstance(part, (*TAPPED, *NORMALISATIONS))]
+    with hooked(parts, tap):
         logits = module(rows.clone())
     return logits, tapped

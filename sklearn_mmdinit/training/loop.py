@@ -19,8 +19,9 @@ from .._base.random_streams import StepRandom
 from .._base.threads import team
 from .._base.validation import warn_user
 from ..losses import coherence
+from ..networks.builder import NetworkBuilder
 from ..networks.gram import gram_layers
-from ..networks.info import ModuleInfo, NetworkBuilder
+from ..networks.info import ModuleInfo
 from ..networks.passes import explained_single_row, hidden_activations
 from ..objective import paper_terms
 from ..theta0 import Theta0
@@ -75,11 +76,25 @@ class State:
         means = (self.window_sum / self.window_steps).tolist()
         return [{"step": self.step, **dict(zip(names, means, strict=True))}]
 
+    @property
+    def n_ended(self) -> int:
+        """Epochs that have ended."""
+        return self.n_epochs - (self.steps_in_epoch > 0)
+
     def n_steps_planned(self, config: Config, steps_an_epoch: float) -> float:
         """Number of steps until the learning rate has its last value, as far as is known now."""
         if config.length_by_level:
             return planned_steps(self.levels, config.fewest_steps, config.most_steps)
         return self.n_planned * steps_an_epoch
+
+    def last_step(self, config: Config, steps_an_epoch: float, last_epoch: int | None) -> float:
+        """The step at which `last_epoch` ends, or that L_coh decides, as far as is known now."""
+        if last_epoch is None:
+            return self.n_steps_planned(config, steps_an_epoch)
+        if last_epoch == self.n_ended:  # the product below would be 0 * inf
+            return self.step
+        n_steps = (last_epoch - self.n_ended) * steps_an_epoch
+        return self.step - self.steps_in_epoch + n_steps
 
     def levels_before_the_fall(self, config: Config, steps_an_epoch: int) -> list[float]:
         """Means of L_coh over spans of a constant learning rate; none before the rate falls."""
@@ -149,21 +164,10 @@ def train(
     optimizer = _adam(network, config, state, device)
     if state.steps_in_epoch >= batches.steps_an_epoch:  # the unfinished epoch was one of more rows
         state.steps_in_epoch = 0
-    first_step, last_epoch = state.step, state.n_epochs + (n_epochs or 0)
-    last_epoch -= state.steps_in_epoch > 0
+    last_epoch = None if n_epochs is None else state.n_ended + n_epochs
 
-    def planned() -> tuple[float, float]:
-        """Steps of the learning rate schedule, and the last step of this call, as far as known."""
-        n_planned = state.n_steps_planned(config, batches.steps_an_epoch)
-        if n_epochs is None:
-            return n_planned, n_planned
-        n_left = last_epoch - state.n_epochs + (state.steps_in_epoch > 0)
-        n_steps = n_left * batches.steps_an_epoch if n_left else 0  # 0 * inf is NaN
-        return n_planned, state.step + n_steps - state.steps_in_epoch
-
-    n_planned, last_step = planned()
-    # Steps are taken in portions. A portion ends at the latest with a window or a span of L_coh.
-    periods = (config.window, SPAN) if config.coherence else (config.window,)
+    def n_steps_left() -> float:
+        return state.last_step(config, batches.steps_an_epoch, last_epoch) - state.step
 
     def step(batch: torch.Tensor, random: StepRandom) -> torch.Tensor:
         terms = loss_terms(network, info, batch, random, config)
@@ -174,8 +178,7 @@ def train(
         return terms.detach()
 
     random, recorded = StepRandom(state.seed, device), None
-    epoch: Iterator[torch.Tensor] | None = None
-    on_gpu, worth_recording = device.type == "cuda", last_step - first_step >= _WORTH_RECORDING
+    on_gpu, worth_recording = device.type == "cuda", n_steps_left() >= _WORTH_RECORDING
     if on_gpu and worth_recording and not info.stateful:
         recorded = Recorded(step, state.seed, device)
 
@@ -185,17 +188,13 @@ def train(
             keep(state.copied())
 
     threads = training_threads(network, info, config.rows_in_flight, device)
-    bar = progress_bar(verbose, total=last_step - first_step, desc="pre-training", unit="step")
+    bar = progress_bar(verbose, total=n_steps_left(), desc="pre-training", unit="step")
     with threads, bar:
-        while state.step < last_step:
-            first = state.steps_in_epoch
-            state.n_epochs += first == 0
-            n = min(last_step - state.step, *(period - state.step % period for period in periods))
-            if first == 0 or epoch is None:
-                epoch = batches.epoch(state.n_epochs - 1, first, state.step, device)
+        for portion in _portions(batches, config, state, last_epoch, device):
             before = state.step
+            n_planned = state.n_steps_planned(config, batches.steps_an_epoch)
             sums = torch.zeros(len(config.term_names), dtype=torch.float32, device=device)
-            for batch in islice(epoch, int(n)):
+            for batch in portion:
                 _set_rate(optimizer, config, state.step / n_planned)
                 if recorded is not None:
                     terms = recorded(batch, state.step)
@@ -206,19 +205,20 @@ def train(
                 sums += terms
                 state.step += 1
                 bar.update()
-            n = state.step - before  # fewer where the epoch ends
+            n = state.step - before
             totals = sums.cpu().numpy().astype(np.float64)
             # A gradient can be NaN although the loss is finite. One check a portion is enough.
             if not (np.isfinite(totals[0]) and learned_is_finite(network)):
                 return _fall_back(state, config, n)
             state.window_steps += n
             state.window_sum = totals + (0.0 if state.window_sum is None else state.window_sum)
-            state.steps_in_epoch = first + n if first + n < batches.steps_an_epoch else 0
+            state.steps_in_epoch += n
+            if state.steps_in_epoch >= batches.steps_an_epoch:
+                state.steps_in_epoch = 0
             if config.coherence:
                 _add_level(state, totals[-1], n)
-            n_planned, last_step = planned()
-            if last_step < math.inf:
-                bar.total = last_step - first_step
+            if n_steps_left() < math.inf:
+                bar.total = bar.n + n_steps_left()
             ends_window = state.step % config.window == 0
             if ends_window:
                 bar.set_postfix(_close_window(state, builder, network, config), refresh=False)
@@ -227,6 +227,31 @@ def train(
         if state.steps_in_epoch:
             save_state()
     return state
+
+
+def _portions(
+    batches: RowBatches | StreamBatches,
+    config: Config,
+    state: State,
+    last_epoch: int | None,
+    device: torch.device,
+) -> Iterator[Iterator[torch.Tensor]]:
+    """Mini-batches up to the next end of a window, a span of L_coh, an epoch or the training.
+
+    The caller updates the state after each portion. How long the training is may change then: a
+    stream may not know its length, and L_coh may decide.
+    """
+    periods = (config.window, SPAN) if config.coherence else (config.window,)
+    epoch: Iterator[torch.Tensor] | None = None
+    while (last := state.last_step(config, batches.steps_an_epoch, last_epoch)) > state.step:
+        if state.steps_in_epoch == 0:
+            state.n_epochs += 1
+            epoch = None
+        if epoch is None:
+            first = state.steps_in_epoch
+            epoch = batches.epoch(state.n_epochs - 1, first, state.step, device)
+        n = min(last - state.step, *(period - state.step % period for period in periods))
+        yield islice(epoch, int(n))
 
 
 @torch.inference_mode(False)  # Jacobians need gradients
