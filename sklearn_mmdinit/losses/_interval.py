@@ -18,9 +18,9 @@ from .._base.threads import run_on_threads
 from ._shared import (
     BANDWIDTH_FACTORS,
     MIN_BANDWIDTH,
-    PAIRS_AT_ONCE,
     Piece,
     combine_means,
+    groups,
     kernel,
     kernel_and_slope,
     kernel_to_uniform,
@@ -148,15 +148,12 @@ def closed_form_mmd(p: torch.Tensor, gamma: torch.Tensor, *, on_grid: bool = Tru
     """MMD (B,) of p (B, K) and the exact uniform law; without the grid for any bandwidth."""
     n_p = p.shape[1]
     on_grid &= n_p > FEW_POINTS
-    within = _within_on_grid if on_grid else _within_by_pairs
+    within, n_numbers = (_within_on_grid, _N_NODES) if on_grid else (_within_by_pairs, n_p**2)
 
     def pieces_of(p: torch.Tensor, start: int, stop: int) -> list[Piece]:
-        size = stop - start if on_grid else max(PAIRS_AT_ONCE // n_p**2, 1)
         return [
-            piece(points.double(), widths.double())
-            for points, widths in zip(
-                p[start:stop].split(size), gamma[start:stop].split(size), strict=True
-            )
+            piece(p[group].double(), gamma[group].double())
+            for group in groups(start, stop, n_numbers, p.device)
         ]
 
     def piece(points: torch.Tensor, widths: torch.Tensor) -> Piece:
@@ -170,7 +167,7 @@ def closed_form_mmd(p: torch.Tensor, gamma: torch.Tensor, *, on_grid: bool = Tru
         field, _, within_u = kernel_to_uniform(gamma, p)
         return combine_means(_mean_within(p, gamma), field.mean(1), within_u, n_p, None)
 
-    return with_gradient(p, pieces_of, definition, len(p) * (_N_NODES if on_grid else n_p**2))
+    return with_gradient(p, pieces_of, definition, len(p) * n_numbers)
 
 
 def grid_is_exact(gamma: torch.Tensor, n_p: int, n_u: int) -> bool:
