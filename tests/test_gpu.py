@@ -12,7 +12,7 @@ from sklearn.preprocessing import StandardScaler
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from helpers import seeded
+from helpers import seeded, uniform_simplex
 from module_zoo import rows
 from nets import Conv, digit_images
 from sklearn_mmdinit import (
@@ -26,6 +26,7 @@ from sklearn_mmdinit import (
 )
 from sklearn_mmdinit._base.environment import torch_device
 from sklearn_mmdinit._base.random_streams import StepRandom
+from sklearn_mmdinit.losses import uniformity
 from sklearn_mmdinit.networks import gram
 from sklearn_mmdinit.training import cuda_graph
 
@@ -184,6 +185,20 @@ def test_terms_and_activations_are_those_of_the_cpu(X):
     init.set_params(device="cpu")
     assert score == pytest.approx(init.score(X), abs=0.03)
     np.testing.assert_allclose(hidden, init.transform(X), rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize("n_classes", [2, 10])
+def test_uniformity_and_its_gradient_are_those_of_the_cpu(n_classes):
+    draws, U = (uniform_simplex(150, *shape, n_classes).float() for shape in ((8,), ()))
+    values, slopes = [], []
+    for device in ("cpu", "cuda"):
+        P = draws.square().to(device)
+        P = (P / P.sum(-1, keepdim=True)).requires_grad_()
+        values.append(uniformity(P, U.to(device)))
+        slopes += [slope.cpu() for slope in torch.autograd.grad(values[-1], P)]
+    assert float(values[1]) == pytest.approx(float(values[0]), rel=1e-4)
+    largest = float(slopes[0].abs().max())
+    torch.testing.assert_close(slopes[1], slopes[0], atol=1e-3 * largest, rtol=1e-3)
 
 
 @pytest.mark.parametrize("sampler", ["gram", "functional"])

@@ -250,6 +250,18 @@ def test_uniformity_vanishes_for_uniform_predictions(n_classes):
     assert float(uniformity(centre, uniform_simplex(200, n_classes))) > 1.0
 
 
+def test_inputs_share_their_operations():
+    # On a GPU operations of single inputs would take ten times as long as all the others.
+    counts = []
+    for n_inputs in (2, 64):
+        P = uniform_simplex(8, n_inputs, 10).requires_grad_()
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+            uniformity(P, P[:, 0].detach()).backward()
+        events = profile.key_averages()
+        counts.append(sum(event.count for event in events if event.key.startswith("aten::")))
+    assert counts[0] == counts[1]
+
+
 @pytest.mark.parametrize(("n_points", "by_grid"), [(4, False), (16, False), (64, True)])
 def test_few_points_need_no_grid(n_points, by_grid):
     p = torch.linspace(0.0, 1.0, n_points)[:, None].repeat(1, 5)  # whose median a grid resolves

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -19,9 +19,14 @@ BANDWIDTH_FACTORS = tuple(2.0**i for i in range(-4, 5))
 # Identical predictions and samples have the median distance 0.
 MIN_BANDWIDTH = 1e-6
 
-# Distances that are computed in one call. Inputs with few points share a call, because the overhead
-# of calls would dominate.
-PAIRS_AT_ONCE = 1 << 17
+# Pairs of points in one operation: those of several inputs, if these have few points. On a CPU the
+# distances stay in the cache. A GPU takes longer to launch an operation than to compute 2^17 pairs,
+# and 2^23 take 64 MiB in float64.
+_PAIRS_AT_ONCE, _PAIRS_ON_GPU = 1 << 17, 1 << 23
+
+# The 4th power of a smaller number would be denormal in float32: arithmetic on it takes many times
+# as long.
+_SMALLEST_BASE = 1e-9
 
 # Values of some of the points, and the gradient of the sum of all values with respect to these.
 Piece = tuple[torch.Tensor, torch.Tensor]
@@ -53,6 +58,13 @@ def checked_predictions(predictions: torch.Tensor) -> torch.Tensor:
                 f"a sum over classes of {sum_found:.3g}; pass logits.softmax(-1)"
             )
     return in_single_precision(predictions)
+
+
+def groups(start: int, stop: int, n_pairs: int, device: torch.device) -> Iterator[slice]:
+    """Slices of the inputs from start to stop that share operations, for `n_pairs` of each."""
+    at_once = _PAIRS_AT_ONCE if device.type == "cpu" else _PAIRS_ON_GPU
+    size = max(at_once // n_pairs, 1)
+    return (slice(i, min(i + size, stop)) for i in range(start, stop, size))
 
 
 def with_gradient(
@@ -123,16 +135,15 @@ def kernel_and_slope(
     """
     shape = torch.broadcast_shapes(squared.shape, gamma.shape)
     total, slope = squared.new_zeros(shape), squared.new_zeros(shape)
-    widths = bandwidths(gamma)
-    for widest in range((len(widths) - 1) % 3, len(widths), 3):
-        rate = -0.5 / widths[widest].square()
-        gaussian = torch.exp(squared * rate)
+    rate = -0.5 / gamma.square()
+    for widest in range((len(BANDWIDTH_FACTORS) - 1) % 3, len(BANDWIDTH_FACTORS), 3):
+        gaussian = (squared * (rate / BANDWIDTH_FACTORS[widest] ** 2)).exp_()
         for halvings in range(min(3, widest + 1)):
             if halvings:
-                gaussian = gaussian.square().square_()
+                gaussian.clamp_(min=_SMALLEST_BASE).square_().square_()
             total += gaussian
-            slope += gaussian * (rate * 4.0**halvings)
-    return total, slope
+            slope.add_(gaussian, alpha=BANDWIDTH_FACTORS[widest - halvings] ** -2)
+    return total, slope.mul_(rate)
 
 
 def kernel_to_uniform(

@@ -12,9 +12,10 @@ that 0 means "uniform".
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from itertools import chain
 
+import numpy as np
 import torch
 
 from .._base.environment import full_precision
@@ -28,20 +29,14 @@ from ._interval import (
 )
 from ._shared import (
     MIN_BANDWIDTH,
-    PAIRS_AT_ONCE,
     Piece,
     checked_predictions,
     combine_means,
+    groups,
     kernel,
     kernel_and_slope,
     with_gradient,
 )
-
-# Mode of torch.cdist that is also accurate for small distances.
-_BY_DIFFERENCES = "donot_use_mm_for_euclid_dist"
-# From this number of classes on, cdist by differences takes many times as long as a product in
-# float64.
-_MANY_CLASSES = 64
 
 
 @full_precision()
@@ -97,11 +92,11 @@ def uniformity(P: torch.Tensor, U: torch.Tensor, *, closed_form: bool = False) -
         gamma = interval_median(p.detach(), u)
         if grid_is_exact(gamma, p.shape[1], len(u)):
             return (closed_form_mmd(p, gamma) if closed_form else interval_mmd(p, u, gamma)).mean()
-    # This median is exact. The error of interval_median is too large for a small bandwidth.
-    gamma = median_bandwidth(P.detach().transpose(0, 1), U)
+    # The median of all pairs is exact. The error of interval_median is too large for a small one.
     if closed_form:
+        gamma = median_bandwidth(P.detach().transpose(0, 1), U)
         return closed_form_mmd(P[..., 0].mT, gamma, on_grid=False).mean().to(dtype)
-    return mmd(P.transpose(0, 1), U, gamma).mean().to(dtype)
+    return mmd(P.transpose(0, 1), U).mean().to(dtype)
 
 
 def mmd_by_definition(P: torch.Tensor, U: torch.Tensor, gamma: torch.Tensor) -> torch.Tensor:
@@ -118,72 +113,91 @@ def mmd_by_definition(P: torch.Tensor, U: torch.Tensor, gamma: torch.Tensor) -> 
     return combine_means(within, between, within_u, P.shape[1], len(U))
 
 
-def mmd(P: torch.Tensor, U: torch.Tensor, gamma: torch.Tensor) -> torch.Tensor:
-    """As ``mmd_by_definition``; the gradient is computed along with the values."""
+def mmd(P: torch.Tensor, U: torch.Tensor, gamma: torch.Tensor | None = None) -> torch.Tensor:
+    """As ``mmd_by_definition``; the gradient is computed along with the values.
+
+    Without gamma the bandwidths are those of ``median_bandwidth``, from the same distances.
+    """
 
     def pieces_of(P: torch.Tensor, start: int, stop: int) -> list[Piece]:
-        squared_uu = _squared_distances(U, U)
         return [
-            _values_and_gradients(P[group], U, gamma[group], squared_uu)
-            for group in _groups(start, stop, P.shape[1] + len(U))
+            _values_and_gradients(P[group], U, squared, None if gamma is None else gamma[group])
+            for group, squared in _squared_distances(P, U, start, stop)
         ]
 
-    n_numbers = len(P) * P.shape[1] * (P.shape[1] + len(U))
-    return with_gradient(P, pieces_of, lambda P: mmd_by_definition(P, U, gamma), n_numbers)
+    def definition(P: torch.Tensor) -> torch.Tensor:
+        widths = median_bandwidth(P.detach(), U) if gamma is None else gamma
+        return mmd_by_definition(P, U, widths)
 
-
-def _values_and_gradients(
-    predictions: torch.Tensor, U: torch.Tensor, widths: torch.Tensor, squared_uu: torch.Tensor
-) -> Piece:
-    """The MMD (b,) of some inputs, and its gradient with respect to predictions (b, K, d)."""
-    n_p, n_u = predictions.shape[1], len(U)
-    points = _with_samples(predictions, U)
-    squared = _squared_distances(predictions, points)
-    widths = widths[:, None, None]
-    values_k, slope = kernel_and_slope(squared, widths)
-    kernel_uu, _ = kernel_and_slope(squared_uu, widths)
-    kernels = values_k[..., :n_p], values_k[..., n_p:], kernel_uu
-    within, between, within_u = (pairs.mean(dim=(1, 2)) for pairs in kernels)
-    values = combine_means(within, between, within_u, n_p, n_u)
-    # d k(p, q) / dp = 2 k'(|p - q|^2) (p - q); a pair within P counts twice.
-    slope[..., :n_p] *= 4.0 / (n_p * (n_p - 1))
-    slope[..., n_p:] *= -4.0 / (n_p * n_u)
-    return values, predictions * slope.sum(dim=2, keepdim=True) - slope @ points
+    return with_gradient(P, pieces_of, definition, len(P) * (P.shape[1] + len(U)) ** 2)
 
 
 def median_bandwidth(P: torch.Tensor, U: torch.Tensor) -> torch.Tensor:
     """Median (B,) of all pairwise distances of predictions (B, K, d) and samples (M, d)."""
-    n = P.shape[1] + U.shape[0]
-    rows, columns = torch.triu_indices(n, n, offset=1, device=P.device)
 
-    def medians(start: int, stop: int) -> list[torch.Tensor]:
-        gammas = []
-        for group in _groups(start, stop, n):
-            points = _with_samples(P[group], U)
-            squared = _squared_distances(points, points)
-            gammas.append(squared[:, rows, columns].median(dim=1).values.sqrt())
-        return gammas
+    def medians(start: int, stop: int) -> torch.Tensor:
+        distances = _squared_distances(P, U, start, stop)
+        return torch.cat([_medians(squared, P.shape[1], len(U)) for _, squared in distances])
 
-    gammas = list(chain(*run_on_threads(len(P), medians)))
-    return torch.cat(gammas).clamp_(min=MIN_BANDWIDTH)
+    return torch.cat(run_on_threads(len(P), medians))
 
 
-def _groups(start: int, stop: int, n_points: int) -> Iterator[slice]:
-    """Slices of the inputs from start to stop; those of a slice are computed together."""
-    size = max(PAIRS_AT_ONCE // n_points**2, 1)
-    return (slice(i, min(i + size, stop)) for i in range(start, stop, size))
+def _values_and_gradients(
+    predictions: torch.Tensor, U: torch.Tensor, squared: torch.Tensor, gamma: torch.Tensor | None
+) -> Piece:
+    """The MMD (b,) of some inputs, and its gradient with respect to predictions (b, K, d)."""
+    n_p, n_u = predictions.shape[1], len(U)
+    shape = (-1, n_p, n_p + n_u)
+    n_of_p = n_p * (n_p + n_u)
+    if gamma is None:
+        gamma = _medians(squared, n_p, n_u)
+    kernels, slopes = kernel_and_slope(squared, gamma[:, None])
+    of_p = kernels[:, :n_of_p].view(shape).mean(dim=1)
+    within, between = of_p[:, :n_p].mean(dim=1), of_p[:, n_p:].mean(dim=1)
+    # Pairs within U stand once, and none is of a point with itself.
+    values = combine_means(within, between, kernels[:, n_of_p:].mean(dim=1), n_p, None)
+    # d k(p, q) / dp = 2 k'(|p - q|^2) (p - q); a pair within P counts twice.
+    points = _with_samples(predictions, U)
+    weights = points.new_full((n_p + n_u, 1), -4.0 / (n_p * n_u))
+    weights[:n_p].fill_(4.0 / (n_p * (n_p - 1)))
+    weighted = torch.cat([points * weights, weights.expand(len(points), -1, -1)], dim=2)
+    sums = slopes[:, :n_of_p].view(shape) @ weighted
+    return values, predictions * sums[..., -1:] - sums[..., :-1]
+
+
+def _squared_distances(
+    P: torch.Tensor, U: torch.Tensor, start: int, stop: int
+) -> Iterator[tuple[slice, torch.Tensor]]:
+    """Groups of inputs from start to stop, with squared distances (b, K (K + M) + M (M - 1) / 2).
+
+    The first are those of each prediction (b, K, d) to all points, the others those within U.
+    """
+    n_p = P.shape[1]
+    within_u = torch.pdist(U).square_()
+    for group in groups(start, stop, (n_p + len(U)) ** 2, P.device):
+        # |a|^2 + |b|^2 - 2 ab in float64 has an error of 1e-16, far below any bandwidth's square.
+        points = _with_samples(P[group], U).double()
+        norms = points.square().sum(dim=-1)
+        squared = torch.baddbmm(norms[:, None], points[:, :n_p], points.mT, alpha=-2.0)
+        squared += norms[:, :n_p, None]
+        of_p = squared.to(P.dtype).flatten(1)
+        yield group, torch.cat([of_p, within_u.expand(len(of_p), -1)], dim=1)
+
+
+def _medians(squared: torch.Tensor, n_p: int, n_u: int) -> torch.Tensor:
+    """Lower medians (b,) of the distances in rows of ``_squared_distances``."""
+    n = n_p + n_u
+    # A pair within P stands in two places. One of them, and points with themselves, go to the end.
+    last = squared.new_full((n_p, n), math.inf).tril_().flatten()
+    pairs = torch.cat([squared[:, : len(last)] + last, squared[:, len(last) :]], dim=1)
+    rank = (n * (n - 1) // 2 - 1) // 2
+    if pairs.device.type == "cpu":  # ten times as fast as kthvalue
+        medians = torch.from_numpy(np.partition(pairs.numpy(), rank, axis=1)[:, rank])
+    else:
+        medians = pairs.kthvalue(rank + 1, dim=1).values
+    return medians.clamp(min=MIN_BANDWIDTH**2).sqrt()
 
 
 def _with_samples(predictions: torch.Tensor, U: torch.Tensor) -> torch.Tensor:
     """Points (b, K + M, d) from predictions (b, K, d) and samples (M, d)."""
     return torch.cat([predictions, U.expand(len(predictions), *U.shape)], dim=1)
-
-
-def _squared_distances(p: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
-    """Squared distances (..., n, m) of points (..., n, d) and (..., m, d) of the simplex."""
-    if p.shape[-1] < _MANY_CLASSES:
-        return torch.cdist(p, q, compute_mode=_BY_DIFFERENCES).square()
-    # |a|^2 + |b|^2 - 2 ab in float64 has an error of 1e-16, far below the square of any bandwidth.
-    a, b = p.double(), q.double()
-    norms = a.norm(dim=-1).square()[..., :, None] + b.norm(dim=-1).square()[..., None, :]
-    return norms.sub_(a @ b.mT, alpha=2.0).clamp_(min=0.0).to(p.dtype)

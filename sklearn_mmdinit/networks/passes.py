@@ -6,6 +6,7 @@ import math
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -227,7 +228,9 @@ def jacobian_norms(
     parts = _row_chunks(module, X, ROWS_OF_JACOBIANS) if layers else [X]
 
     def norms(i: int) -> torch.Tensor:
-        return _norms_of_rows(module, layers, parts[i], n_classes, taps, statistics)
+        if layers:
+            return _norms_of_chain(layers, parts[i], statistics)
+        return _norms_of_rows(module, parts[i], n_classes, taps, statistics)
 
     with plain_attention(), isolated(module):
         if len(parts) > 1:
@@ -240,22 +243,79 @@ def jacobian_norms(
     return torch.where(affects.any(dim=0) & ~affects, torch.ones_like(row_norms), row_norms)
 
 
+def _norms_of_chain(
+    layers: Sequence[Any], X: torch.Tensor, statistics: Mapping[nn.Module, Sequence[Statistics]]
+) -> torch.Tensor:
+    """Norms (B, d, L) for some of the rows, by the chain rule from the last layer to the first.
+
+    `layers` are those of ``gram_layers``. Each row passes forward once, not once for each class.
+    """
+    # For each layer: what takes slopes (d, B, ...) at its output to those at its input.
+    backward: list[Callable[[torch.Tensor], torch.Tensor]] = []
+    tapped: list[int] = []
+    H, directly = X, False
+    for layer in layers[:-1]:
+        if type(layer) is nn.Linear:
+            tapped.append(len(backward))
+            backward.append(partial(torch.matmul, other=layer.weight))
+            H, directly = layer(H), True
+        elif isinstance(layer, _BatchNorm):
+            running: Any = [(layer.running_mean, layer.running_var)]
+            factor, shift = factor_and_shift(layer, *statistics.get(layer, running)[0])
+            if directly:  # its output replaces that of the linear layer
+                tapped[-1] = len(backward)
+            backward.append(partial(torch.mul, other=factor))
+            H = H * factor + shift
+        elif type(layer) is nn.Flatten:
+            backward.append(partial(torch.reshape, shape=(layers[-1].out_features, *H.shape)))
+            H = H.flatten(1)
+        elif type(layer) is nn.ReLU:  # autograd would compute its second derivative, all zeros
+            off = H <= 0
+            backward.append(partial(torch.masked_fill, mask=off, value=0.0))
+            H, directly = H.masked_fill(off, 0.0), False
+        else:
+            output, factor = _elementwise(layer, H)
+            if output is not H:
+                backward.append(partial(torch.mul, other=factor))
+                H, directly = output, False
+    slopes = layers[-1].weight[:, None].expand(-1, len(X), -1)
+    squares = []
+    for i in reversed(range(len(backward))):
+        if i in tapped:
+            squares.append(in_single_precision(slopes).square().sum(-1))
+        slopes = backward[i](slopes)
+    squares.append(in_single_precision(slopes).flatten(2).square().sum(-1))
+    return torch.stack(squares[::-1], dim=-1).add(_TINY).sqrt().transpose(0, 1)
+
+
+def _elementwise(layer: nn.Module, H: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The output of an elementwise layer, and its derivative; H itself if it changes nothing."""
+    differentiable = torch.is_grad_enabled()
+    with torch.enable_grad():
+        inputs = H if differentiable and H.requires_grad else H.detach().requires_grad_()
+        copy = inputs.clone()  # it may work in place
+        output = layer(copy)
+        if output is copy and not copy._version:
+            return H, torch.ones_like(H)
+        (slopes,) = torch.autograd.grad(output.sum(), inputs, create_graph=differentiable)
+    return output if differentiable else output.detach(), slopes
+
+
 def _norms_of_rows(
     module: nn.Module,
-    layers: Sequence[nn.Module],
     X: torch.Tensor,
     n_classes: int,
     taps: Mapping[int, int],
     statistics: Mapping[nn.Module, Sequence[Statistics]],
 ) -> torch.Tensor:
-    """Norms (B, d, L) for some of the rows; `layers` are those of ``gram_layers(module)``."""
+    """Norms (B, d, L) for a module that is not a chain, by autograd through its own pass."""
     differentiable = torch.is_grad_enabled()
     with torch.enable_grad():
         # Each row passes once for each class: one backward pass then gives all gradients.
         rows = X.repeat(n_classes, *[1] * (X.ndim - 1))
         if rows.is_floating_point() and not rows.requires_grad:
             rows.requires_grad_()
-        logits, tapped = _logits_and_tapped(module, layers, rows, statistics)
+        logits, tapped = _logits_and_tapped(module, rows, statistics)
         of_class = torch.eye(n_classes, dtype=logits.dtype, device=logits.device)
         of_class = of_class.repeat_interleave(len(X), dim=0)
         inputs = [(rows, 0)] if rows.requires_grad else []
@@ -293,7 +353,6 @@ def _norms_of_rows(
 
 def _logits_and_tapped(
     module: nn.Module,
-    layers: Sequence[nn.Module],
     rows: torch.Tensor,
     statistics: Mapping[nn.Module, Sequence[Statistics]],
 ) -> tuple[torch.Tensor, list[torch.Tensor]]:
@@ -322,15 +381,6 @@ def _logits_and_tapped(
         handed_on = output.clone()  # an operation in place must not change the tapped one
         return handed_on
 
-    if layers:  # without hooks, which would see the passes of all threads
-        H = rows.clone()
-        for layer in layers:
-            # Not nn.ReLU: autograd would compute its second derivative, although it is all zeros.
-            inputs = H
-            H = H.masked_fill(H <= 0, 0.0) if type(layer) is nn.ReLU else layer(H)
-            if isinstance(layer, (*TAPPED, *NORMALISATIONS)):
-                H = tap(layer, (inputs,), H)
-        return H, tapped
     parts = [part for part in module.modules() if isinstance(part, (*TAPPED, *NORMALISATIONS))]
     with hooked(parts, tap):
         logits = module(rows.clone())
