@@ -1,0 +1,161 @@
+"""Photographs of 32 x 32 pixels in three channels: CIFAR-10, CIFAR-100 and SVHN.
+
+:func:`load_photographs` reads the files as first published, which torchvision keeps too, or of
+CIFAR-10 also a folder of images or OpenML. A pickle is opened only if its digest is known.
+"""
+
+import hashlib
+import pickle
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+from scipy.io import loadmat
+from sklearn.datasets import fetch_openml
+
+from data.datasets import Report
+
+Part = tuple[np.ndarray, np.ndarray]
+"""Images (n, 3, 32, 32) of bytes and their classes (n,)."""
+
+# Files of the training images and of the test images, with their md5.
+CIFAR_10 = (
+    {
+        "data_batch_1": "c99cafc152244af753f735de768cd75f",
+        "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
+        "data_batch_3": "54ebc095f3ab1f0389bbae665268c751",
+        "data_batch_4": "634d18415352ddfa80567beed471001a",
+        "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
+    },
+    {"test_batch": "40351d587109b95175f43aff81a1287e"},
+)
+CIFAR_100 = (
+    {"train": "16019d7e3df5f24257cddd939b257f8d"},
+    {"test": "f0ef6b0ae62326f3e7ffdfab6717acfc"},
+)
+SVHN = (
+    {"train_32x32.mat": "e26dedcc434d2e4c54c9b2d4a06d8373"},
+    {"test_32x32.mat": "eb5a983be6a315427106f1b164d9cef3"},
+)
+_N_TRAIN = 50_000  # of CIFAR-10 where both parts are in one array
+_RECORD = 3 * 32 * 32
+
+
+@dataclass(frozen=True, eq=False)
+class Photographs:
+    """Training and test images (n, 3, 32, 32) of bytes, and numbers of their classes."""
+
+    name: str
+    X: np.ndarray
+    y: np.ndarray
+    X_test: np.ndarray
+    y_test: np.ndarray
+    source: str
+
+    @property
+    def n_classes(self) -> int:
+        return int(self.y.max()) + 1
+
+    @property
+    def digest(self) -> str:
+        """Sha256 of all images and classes."""
+        sha = hashlib.sha256()
+        for array in (self.X, self.y.astype("<i8"), self.X_test, self.y_test.astype("<i8")):
+            sha.update(np.ascontiguousarray(array))
+        return sha.hexdigest()
+
+
+def checked_bytes(path: Path, md5: str) -> bytes:
+    """A file's content; a ValueError where it is not the published file."""
+    content = path.read_bytes()
+    # A check against damage; systems in FIPS mode ask to be told.
+    digest = hashlib.md5(content, usedforsecurity=False).hexdigest()
+    if digest != md5:
+        raise ValueError(f"wrong digest: {path} has md5 {digest}, expected {md5}")
+    return content
+
+
+def _of_pickles(folder: Path, files: dict[str, str]) -> Part:
+    parts = [
+        pickle.loads(checked_bytes(folder / name, md5), encoding="bytes")
+        for name, md5 in files.items()
+    ]
+    labels = [part.get(b"labels", part.get(b"fine_labels")) for part in parts]
+    images = np.concatenate([part[b"data"] for part in parts])
+    return images.reshape(-1, 3, 32, 32), np.concatenate(labels)
+
+
+def _of_matlab(folder: Path, files: dict[str, str]) -> Part:
+    """Of one file, in which images are the last axis and the digit 0 is class 10."""
+    ((name, md5),) = files.items()
+    checked_bytes(folder / name, md5)
+    arrays = loadmat(folder / name)
+    return np.ascontiguousarray(arrays["X"].transpose(3, 2, 0, 1)), arrays["y"].ravel() % 10
+
+
+def _of_binaries(folder: Path, files: dict[str, str]) -> Part:
+    """Of records of one byte for the class and 3,072 for the image."""
+    raw = np.concatenate([np.fromfile(folder / f"{name}.bin", np.uint8) for name in files])
+    records = raw.reshape(-1, 1 + _RECORD)
+    return records[:, 1:].reshape(-1, 3, 32, 32), records[:, 0]
+
+
+def _of_images(folder: Path) -> Part:
+    """Of a folder for each class."""
+    paths = sorted(folder.glob("*/*"))
+    classes = sorted({path.parent.name for path in paths})
+    X = np.empty((len(paths), 3, 32, 32), dtype=np.uint8)
+    for row, path in enumerate(paths):
+        with Image.open(path) as image:
+            X[row] = np.asarray(image.convert("RGB")).transpose(2, 0, 1)
+    return X, np.array([classes.index(path.parent.name) for path in paths])
+
+
+def _openml() -> tuple[Part, Part]:
+    X, y = fetch_openml("CIFAR_10", version=1, as_frame=False, return_X_y=True)
+    X, y = X.astype(np.uint8).reshape(-1, 3, 32, 32), y.astype(np.int64)
+    return (X[:_N_TRAIN], y[:_N_TRAIN]), (X[_N_TRAIN:], y[_N_TRAIN:])
+
+
+Files = tuple[dict[str, str], dict[str, str]]
+# Of each set the folders in which it may be, and how one is read.
+_LAYOUTS: dict[str, dict[str, tuple[Callable[[Path, dict[str, str]], Part], Files]]] = {
+    "cifar-10": {
+        "cifar-10-batches-py": (_of_pickles, CIFAR_10),
+        "cifar-10-batches-bin": (_of_binaries, CIFAR_10),
+        "cifar-10": (lambda folder, part: _of_images(folder / next(iter(part))),
+                     ({"train": ""}, {"test": ""})),
+    },
+    "cifar-100": {"cifar-100-python": (_of_pickles, CIFAR_100)},
+    "svhn": {"svhn": (_of_matlab, SVHN)},
+}  # fmt: skip
+SETS = tuple(_LAYOUTS)
+
+
+def load_photographs(name: str, data_dir: Path | None, report: Report) -> Photographs:
+    """Load a set; RuntimeError where no source has it."""
+    layouts = _LAYOUTS[name]
+    for folder, (read, files) in layouts.items():
+        if data_dir is not None and (path := data_dir.expanduser() / folder).is_dir():
+            try:
+                train, test = (read(path, part) for part in files)
+            except (OSError, ValueError) as error:
+                raise RuntimeError(f"{name}: {path} cannot be read: {error}") from error
+            return _photographs(name, train, test, f"the folder {folder}")
+    if name != "cifar-10":
+        raise RuntimeError(f"{name}: name a folder with {' or '.join(layouts)} with --data-dir")
+    report("cifar-10: asking fetch_openml, this may take some minutes")
+    try:
+        train, test = _openml()
+    except OSError as error:
+        raise RuntimeError(
+            f"{name}: {error}; name a folder with {' or '.join(layouts)} with --data-dir"
+        ) from error
+    return _photographs(name, train, test, "fetch_openml")
+
+
+def _photographs(name: str, train: Part, test: Part, source: str) -> Photographs:
+    (X, y), (X_test, y_test) = train, test
+    return Photographs(name, X, y.astype(np.int64), X_test, y_test.astype(np.int64), source)

@@ -1,0 +1,124 @@
+"""Claim: a start learned on random views of unlabelled photographs makes few labels go far.
+
+Without a label ``mmd_init_`` learns the weights of a ResNet from two random views of each image of
+CIFAR-10. N labels of each class are then used in four ways: by logistic regression and label
+spreading on its features, by fine-tuning, and by a student of the spread labels. NT-Xent, FixMatch
+and fresh weights on the same views have the same network and train for the same seconds. Methods
+that take long run on the first draw and with some N alone.
+
+Run the preset for a CPU (ten minutes on two cores, on a part of the images), or that for a GPU
+(about an hour of one H100; each part by itself, since a command goes on from what it finds)::
+
+    pip install 'sklearn_mmdinit[bench]'
+    python benchmarks/photographs.py --data-dir data
+    python benchmarks/photographs.py --data-dir data --preset gpu --methods 'views: *'
+    python benchmarks/photographs.py --data-dir data --preset gpu --methods FixMatch --seconds 265
+
+The folder has ``cifar-10-batches-py`` or ``cifar-10-batches-bin`` as published, or
+``cifar-10/train/CLASS`` and ``cifar-10/test/CLASS`` with images; else OpenML is asked.
+"""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import asdict, fields
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from data.photographs import SETS, load_photographs
+from protocol import command, photographed
+from protocol.methods import select_names
+from protocol.photographed import METHODS, PRESETS, STARTS, VIEWS, Bench, Setting
+from protocol.store import Log
+from reporting.photograph_tables import FIGURES, PHOTOGRAPH_TABLES
+from reporting.results import pack_draws
+from reporting.tables import publish
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = command.command_parser(__file__, __doc__)
+    add, many = parser.add_argument, [repr(name) for name in METHODS]
+    add("--preset", choices=PRESETS, default="cpu", help="default: cpu")
+    add("--set", choices=SETS, default="cifar-10", help="default: cifar-10")
+    add("--methods", nargs="+", default=["*"], help=f"names or patterns of {' '.join(many)}")
+    add("--n-labels", nargs="+", type=command.positive, default=(1, 4, 25, 100, 400), metavar="N",
+        help="labels of each class; default: 1 4 25 100 400")  # fmt: skip
+    add("--draws", type=command.positive, default=5, help="default: 5")
+    add("--long-n-labels", nargs="+", type=command.positive, default=(4, 25), metavar="N",
+        help="those of N with which methods that take long run; default: 4 25")  # fmt: skip
+    add("--long-draws", type=command.positive, default=1, help="default: 1")
+    seconds = f"of each rival's training; default: those of the start {VIEWS!r}"
+    add("--seconds", type=float, help=seconds)
+    add("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    add("--data-dir", type=Path, help="a folder with the images")
+    for part in fields(Setting):
+        name = part.name.replace("_", "-")
+        add(f"--{name}", type=command.positive, help="in place of the preset's")
+    command.add_output_options(parser)
+    options = parser.parse_args(argv)
+    log, say = Log(options.output / "photographs.jsonl"), partial(command.say, options)
+    with command.refusing(parser), command.resumable(parser):
+        methods = select_names(options.methods, METHODS)
+        setting = Setting(
+            **{
+                name: value if getattr(options, name) is None else getattr(options, name)
+                for name, value in asdict(PRESETS[options.preset]).items()
+            }
+        )
+        bench = Bench.of(
+            load_photographs(options.set, options.data_dir, say),
+            setting,
+            seed=options.seed,
+            device=options.device,
+            folder=options.output / "photographs",
+            progress=not options.quiet,
+            seconds=options.seconds,
+            records=log.records,
+        )
+        cells = [
+            (METHODS[name].start, (name, n, draw))
+            for draw in range(options.draws)
+            for n in options.n_labels
+            for name in methods
+            if not METHODS[name].is_long
+            or (draw < options.long_draws and n in options.long_n_labels)
+        ]
+        # Starts are the outermost loop, so that the features of one are in memory.
+        for start in [*STARTS, None]:
+            missing = [
+                cell
+                for of_start, cell in cells
+                if of_start == start
+                and photographed.record_key(bench, *cell) not in log.records
+            ]
+            made = None
+            if missing and start is not None:
+                for name in photographed.needed_starts(start):
+                    if not photographed.is_made(bench, name):
+                        say(f"{name}: learning without labels")
+                        log.append(photographed.make_start(bench, name))
+                made = photographed.made_start(bench, start)
+            for cell in missing:
+                record = photographed.score(bench, made, *cell)
+                log.append(record)
+                say("{method}, N = {n_labels}, draw {draw}: {accuracy:.1%}".format(**record))
+    wanted = [photographed.record_key(bench, *cell) for _, cell in cells]
+    once = [
+        log.records[key]
+        for start in STARTS
+        if (key := photographed.start_key(bench, start)) in log.records
+    ]
+    results = {
+        "settings": {"methods": methods, "n_labels": options.n_labels} | asdict(setting),
+        "source": bench.data.source,
+        "digest": bench.digest,
+        "once": [{k: v for k, v in record.items() if k != "key"} for record in once],
+        "figures": [*FIGURES],
+        "scores": pack_draws(map(log.records.get, wanted), range(options.draws), FIGURES),
+    }
+    publish(parser, options, results, [*PHOTOGRAPH_TABLES])
+
+
+if __name__ == "__main__":
+    main()
