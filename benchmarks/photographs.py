@@ -18,7 +18,6 @@ The folder has ``cifar-10-batches-py`` or ``cifar-10-batches-bin`` as published,
 ``cifar-10/train/CLASS`` and ``cifar-10/test/CLASS`` with images; else OpenML is asked.
 """
 
-import argparse
 from collections.abc import Sequence
 from dataclasses import asdict, fields
 from functools import partial
@@ -29,7 +28,7 @@ import torch
 from data.photographs import SETS, load_photographs
 from protocol import command, photographed
 from protocol.methods import select_names
-from protocol.photographed import METHODS, PRESETS, STARTS, VIEWS, Bench, Setting
+from protocol.photographed import CELLS, METHODS, PRESETS, STARTS, VIEWS, Bench, Setting
 from protocol.store import Log
 from reporting.photograph_tables import FIGURES, PHOTOGRAPH_TABLES
 from reporting.results import pack_draws
@@ -42,9 +41,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     add("--preset", choices=PRESETS, default="cpu", help="default: cpu")
     add("--set", choices=SETS, default="cifar-10", help="default: cifar-10")
     add("--methods", nargs="+", default=["*"], help=f"names or patterns of {' '.join(many)}")
-    add("--n-labels", nargs="+", type=command.positive, default=(1, 4, 25, 100, 400), metavar="N",
-        help="labels of each class; default: 1 4 25 100 400")  # fmt: skip
-    add("--draws", type=command.positive, default=5, help="default: 5")
+    add("--n-labels", nargs="+", type=command.positive, metavar="N", help="labels of each class")
+    add("--draws", type=command.positive, help="of labelled images")
     add("--long-n-labels", nargs="+", type=command.positive, default=(4, 25), metavar="N",
         help="those of N with which methods that take long run; default: 4 25")  # fmt: skip
     add("--long-draws", type=command.positive, default=1, help="default: 1")
@@ -57,6 +55,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         add(f"--{name}", type=command.positive, help="in place of the preset's")
     command.add_output_options(parser)
     options = parser.parse_args(argv)
+    for name, value in CELLS[options.preset].items():
+        if getattr(options, name) is None:
+            setattr(options, name, value)
     log, say = Log(options.output / "photographs.jsonl"), partial(command.say, options)
     with command.refusing(parser), command.resumable(parser):
         methods = select_names(options.methods, METHODS)
@@ -89,8 +90,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             missing = [
                 cell
                 for of_start, cell in cells
-                if of_start == start
-                and photographed.record_key(bench, *cell) not in log.records
+                if of_start == start and photographed.record_key(bench, *cell) not in log.records
             ]
             made = None
             if missing and start is not None:
@@ -115,7 +115,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         "digest": bench.digest,
         "once": [{k: v for k, v in record.items() if k != "key"} for record in once],
         "figures": [*FIGURES],
-        "scores": pack_draws(map(log.records.get, wanted), range(options.draws), FIGURES),
+        "scores": pack_draws([log.records[key] for key in wanted], range(options.draws), FIGURES),
     }
     publish(parser, options, results, [*PHOTOGRAPH_TABLES])
 

@@ -63,7 +63,7 @@ class Photographs:
         """Sha256 of all images and classes."""
         sha = hashlib.sha256()
         for array in (self.X, self.y.astype("<i8"), self.X_test, self.y_test.astype("<i8")):
-            sha.update(np.ascontiguousarray(array))
+            sha.update(array.tobytes())
         return sha.hexdigest()
 
 

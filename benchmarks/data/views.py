@@ -34,6 +34,9 @@ class RandomView(nn.Module):
         Probability of a grey image.
     """
 
+    to_yiq: torch.Tensor
+    from_yiq: torch.Tensor
+
     def __init__(self, least_area: float = 0.2, colour: float = 0.4, grey: float = 0.2) -> None:
         super().__init__()
         self.least_area, self.colour, self.grey = least_area, colour, grey
@@ -104,7 +107,7 @@ class Pairs(IterableDataset):  # type: ignore[type-arg]
 
     def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         device = self.images.device
-        for rows in torch.randperm(len(self.images)).split(self.size)[: len(self)]:
+        for rows in torch.randperm(len(self.images))[: len(self) * self.size].view(-1, self.size):
             first = rows.to(device)
             second = first
             if self.neighbours is not None:

@@ -13,31 +13,32 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy, normalize
 
-_WARM_UP = 100  # steps in which the learning rate rises
+_WARM_UP = 0.02  # share of a training in which the learning rate rises
 
 
 def optimise(
-    modules: nn.Module,
+    module: nn.Module,
     loss_of_batch: Callable[[], torch.Tensor],
     rate: float,
     *,
     steps: int = 0,
     seconds: float = 0.0,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> int:
     """AdamW for so many steps, or else seconds, its rate falling to 2 %; the number of steps."""
-    parameters = [p for p in modules.parameters() if p.requires_grad]
+    parameters = [p for p in module.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(parameters, rate, weight_decay=1e-2)
-    start, step, done = time.perf_counter(), 0, 0.0
+    start, step, done = clock(), 0, 0.0
     while done < 1.0:
-        factor = min(1.0, (step + 1) / _WARM_UP) * (0.51 + 0.49 * math.cos(math.pi * done))
+        factor = min(1.0, (done + 1e-3) / _WARM_UP) * (0.51 + 0.49 * math.cos(math.pi * done))
         for group in optimizer.param_groups:
             group["lr"] = rate * factor
         loss = loss_of_batch()
         optimizer.zero_grad()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         step += 1
-        done = step / steps if steps else (time.perf_counter() - start) / seconds
+        done = step / steps if steps else (clock() - start) / seconds
     return step
 
 
