@@ -26,9 +26,20 @@ from pathlib import Path
 import torch
 
 from data.photographs import SETS, load_photographs
-from protocol import command, photographed
+from protocol import command
 from protocol.methods import select_names
-from protocol.photographed import CELLS, METHODS, PRESETS, STARTS, VIEWS, Bench, Setting
+from protocol.photographed import (
+    CELLS,
+    METHODS,
+    PRESETS,
+    STARTS,
+    VIEWS,
+    Bench,
+    Setting,
+    record_key,
+    score,
+    start_key,
+)
 from protocol.store import Log
 from reporting.photograph_tables import FIGURES, PHOTOGRAPH_TABLES
 from reporting.results import pack_draws
@@ -55,67 +66,39 @@ def main(argv: Sequence[str] | None = None) -> None:
         add(f"--{name}", type=command.positive, help="in place of the preset's")
     command.add_output_options(parser)
     options = parser.parse_args(argv)
-    for name, value in CELLS[options.preset].items():
+    for name, value in (CELLS[options.preset] | asdict(PRESETS[options.preset])).items():
         if getattr(options, name) is None:
             setattr(options, name, value)
     log, say = Log(options.output / "photographs.jsonl"), partial(command.say, options)
     with command.refusing(parser), command.resumable(parser):
         methods = select_names(options.methods, METHODS)
-        setting = Setting(
-            **{
-                name: value if getattr(options, name) is None else getattr(options, name)
-                for name, value in asdict(PRESETS[options.preset]).items()
-            }
-        )
-        bench = Bench.of(
+        bench = Bench(
             load_photographs(options.set, options.data_dir, say),
-            setting,
-            seed=options.seed,
-            device=options.device,
-            folder=options.output / "photographs",
-            progress=not options.quiet,
-            seconds=options.seconds,
-            records=log.records,
+            Setting(**{part.name: getattr(options, part.name) for part in fields(Setting)}),
+            log,
+            **{name: getattr(options, name) for name in ("seed", "device", "seconds")},
+            verbose=0 if options.quiet else "auto",
+            report=say,
         )
         cells = [
-            (METHODS[name].start, (name, n, draw))
+            (name, n, draw)
             for draw in range(options.draws)
             for n in options.n_labels
             for name in methods
             if not METHODS[name].is_long
             or (draw < options.long_draws and n in options.long_n_labels)
         ]
-        # Starts are the outermost loop, so that the features of one are in memory.
-        for start in [*STARTS, None]:
-            missing = [
-                cell
-                for of_start, cell in cells
-                if of_start == start and photographed.record_key(bench, *cell) not in log.records
-            ]
-            made = None
-            if missing and start is not None:
-                for name in photographed.needed_starts(start):
-                    if not photographed.is_made(bench, name):
-                        say(f"{name}: learning without labels")
-                        log.append(photographed.make_start(bench, name))
-                made = photographed.made_start(bench, start)
-            for cell in missing:
-                record = photographed.score(bench, made, *cell)
-                log.append(record)
-                say("{method}, N = {n_labels}, draw {draw}: {accuracy:.1%}".format(**record))
-    wanted = [photographed.record_key(bench, *cell) for _, cell in cells]
-    once = [
-        log.records[key]
-        for start in STARTS
-        if (key := photographed.start_key(bench, start)) in log.records
-    ]
+        for cell in cells:
+            score(bench, *cell)
+    once = [log.records.get(start_key(bench, start)) for start in STARTS]
+    scores = [log.records[record_key(bench, *cell)] for cell in cells]
     results = {
-        "settings": {"methods": methods, "n_labels": options.n_labels} | asdict(setting),
+        "settings": {"methods": methods},
         "source": bench.data.source,
         "digest": bench.digest,
-        "once": [{k: v for k, v in record.items() if k != "key"} for record in once],
+        "once": [{k: v for k, v in each.items() if k != "key"} for each in once if each],
         "figures": [*FIGURES],
-        "scores": pack_draws([log.records[key] for key in wanted], range(options.draws), FIGURES),
+        "scores": pack_draws(scores, range(options.draws), FIGURES),
     }
     publish(parser, options, results, [*PHOTOGRAPH_TABLES])
 

@@ -5,6 +5,7 @@ CIFAR-10 also a folder of images or OpenML. A pickle is opened only if its diges
 """
 
 import hashlib
+import io
 import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -40,7 +41,6 @@ SVHN = (
     {"test_32x32.mat": "eb5a983be6a315427106f1b164d9cef3"},
 )
 _N_TRAIN = 50_000  # of CIFAR-10 where both parts are in one array
-_RECORD = 3 * 32 * 32
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +67,7 @@ class Photographs:
         return sha.hexdigest()
 
 
-def checked_bytes(path: Path, md5: str) -> bytes:
+def _checked(path: Path, md5: str) -> bytes:
     """A file's content; a ValueError where it is not the published file."""
     content = path.read_bytes()
     # A check against damage; systems in FIPS mode ask to be told.
@@ -78,10 +78,7 @@ def checked_bytes(path: Path, md5: str) -> bytes:
 
 
 def _of_pickles(folder: Path, files: dict[str, str]) -> Part:
-    parts = [
-        pickle.loads(checked_bytes(folder / name, md5), encoding="bytes")
-        for name, md5 in files.items()
-    ]
+    parts = [pickle.loads(_checked(folder / f, md5), encoding="bytes") for f, md5 in files.items()]
     labels = [part.get(b"labels", part.get(b"fine_labels")) for part in parts]
     images = np.concatenate([part[b"data"] for part in parts])
     return images.reshape(-1, 3, 32, 32), np.concatenate(labels)
@@ -90,72 +87,60 @@ def _of_pickles(folder: Path, files: dict[str, str]) -> Part:
 def _of_matlab(folder: Path, files: dict[str, str]) -> Part:
     """Of one file, in which images are the last axis and the digit 0 is class 10."""
     ((name, md5),) = files.items()
-    checked_bytes(folder / name, md5)
-    arrays = loadmat(folder / name)
+    arrays = loadmat(io.BytesIO(_checked(folder / name, md5)))
     return np.ascontiguousarray(arrays["X"].transpose(3, 2, 0, 1)), arrays["y"].ravel() % 10
 
 
 def _of_binaries(folder: Path, files: dict[str, str]) -> Part:
     """Of records of one byte for the class and 3,072 for the image."""
     raw = np.concatenate([np.fromfile(folder / f"{name}.bin", np.uint8) for name in files])
-    records = raw.reshape(-1, 1 + _RECORD)
+    records = raw.reshape(-1, 1 + 3 * 32 * 32)
     return records[:, 1:].reshape(-1, 3, 32, 32), records[:, 0]
 
 
-def _of_images(folder: Path) -> Part:
-    """Of a folder for each class."""
-    paths = sorted(folder.glob("*/*"))
-    classes = sorted({path.parent.name for path in paths})
+def _of_images(folder: Path, files: dict[str, str]) -> Part:
+    """Of a folder for each class, in the folder of a part."""
+    (part,) = files
+    paths = sorted((folder / part).glob("*/*"))
+    _, y = np.unique([path.parent.name for path in paths], return_inverse=True)
     X = np.empty((len(paths), 3, 32, 32), dtype=np.uint8)
     for row, path in enumerate(paths):
         with Image.open(path) as image:
             X[row] = np.asarray(image.convert("RGB")).transpose(2, 0, 1)
-    return X, np.array([classes.index(path.parent.name) for path in paths])
+    return X, y
 
 
-def _openml() -> tuple[Part, Part]:
-    X, y = fetch_openml("CIFAR_10", version=1, as_frame=False, return_X_y=True)
-    X, y = X.astype(np.uint8).reshape(-1, 3, 32, 32), y.astype(np.int64)
-    return (X[:_N_TRAIN], y[:_N_TRAIN]), (X[_N_TRAIN:], y[_N_TRAIN:])
-
-
-Files = tuple[dict[str, str], dict[str, str]]
-# Of each set the folders in which it may be, and how one is read.
-_LAYOUTS: dict[str, dict[str, tuple[Callable[[Path, dict[str, str]], Part], Files]]] = {
+Layout = tuple[Callable[[Path, dict[str, str]], Part], tuple[dict[str, str], dict[str, str]]]
+_LAYOUTS: dict[str, dict[str, Layout]] = {
     "cifar-10": {
         "cifar-10-batches-py": (_of_pickles, CIFAR_10),
         "cifar-10-batches-bin": (_of_binaries, CIFAR_10),
-        "cifar-10": (lambda folder, part: _of_images(folder / next(iter(part))),
-                     ({"train": ""}, {"test": ""})),
+        "cifar-10": (_of_images, ({"train": ""}, {"test": ""})),
     },
     "cifar-100": {"cifar-100-python": (_of_pickles, CIFAR_100)},
     "svhn": {"svhn": (_of_matlab, SVHN)},
-}  # fmt: skip
+}
+"""Of each set the folders in which it may be, how one is read, and the files of its two parts."""
 SETS = tuple(_LAYOUTS)
 
 
 def load_photographs(name: str, data_dir: Path | None, report: Report) -> Photographs:
     """Load a set; RuntimeError where no source has it."""
-    layouts = _LAYOUTS[name]
-    for folder, (read, files) in layouts.items():
-        if data_dir is not None and (path := data_dir.expanduser() / folder).is_dir():
-            try:
-                train, test = (read(path, part) for part in files)
-            except (OSError, ValueError) as error:
-                raise RuntimeError(f"{name}: {path} cannot be read: {error}") from error
-            return _photographs(name, train, test, f"the folder {folder}")
-    if name != "cifar-10":
-        raise RuntimeError(f"{name}: name a folder with {' or '.join(layouts)} with --data-dir")
-    report("cifar-10: asking fetch_openml, this may take some minutes")
+    layouts, source = _LAYOUTS[name], "fetch_openml"
     try:
-        train, test = _openml()
-    except OSError as error:
-        raise RuntimeError(
-            f"{name}: {error}; name a folder with {' or '.join(layouts)} with --data-dir"
-        ) from error
-    return _photographs(name, train, test, "fetch_openml")
-
-
-def _photographs(name: str, train: Part, test: Part, source: str) -> Photographs:
-    (X, y), (X_test, y_test) = train, test
+        for folder, (read, files) in layouts.items():
+            if data_dir is not None and (path := data_dir.expanduser() / folder).is_dir():
+                (X, y), (X_test, y_test) = (read(path, part) for part in files)
+                source = f"the folder {folder}"
+                break
+        else:
+            if name != "cifar-10":
+                raise FileNotFoundError("it is in no folder that was named")
+            report("cifar-10: asking fetch_openml, this may take some minutes")
+            X, y = fetch_openml("CIFAR_10", version=1, as_frame=False, return_X_y=True)
+            X, y = X.astype(np.uint8).reshape(-1, 3, 32, 32), y.astype(np.int64)
+            X, X_test, y, y_test = X[:_N_TRAIN], X[_N_TRAIN:], y[:_N_TRAIN], y[_N_TRAIN:]
+    except (OSError, ValueError) as error:
+        hint = f"name a folder that holds {' or '.join(layouts)} with --data-dir"
+        raise RuntimeError(f"{name}: {error}; {hint}") from error
     return Photographs(name, X, y.astype(np.int64), X_test, y_test.astype(np.int64), source)

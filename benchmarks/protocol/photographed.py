@@ -6,25 +6,26 @@ from fresh weights for as many seconds as the first start took.
 
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
-from pathlib import Path
+from dataclasses import asdict, dataclass, replace
+from functools import cache, cached_property
+from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
 import torch
 from sklearn.exceptions import ConvergenceWarning
 from torch import nn
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, normalize
 from torch.utils.data import DataLoader
 
+from data.datasets import Report
 from data.photographs import Photographs
 from data.views import Pairs, RandomView, as_floats
 from protocol.networks import ResNetBody
 from protocol.sets import seed_of
-from protocol.store import code_digest, deciding_versions, digest_of, write_atomically
+from protocol.store import Log, code_digest, deciding_versions, digest_of, write_atomically
 from rivals import from_embeddings as rules
 from rivals.from_views import fixmatch_loss, nt_xent, optimise
 from rivals.wrappers import normalized_graph, symmetric_graph
@@ -79,44 +80,35 @@ class Made:
     test_neighbours: torch.Tensor
 
 
-@dataclass(frozen=True, eq=False)
 class Bench:
-    """A part of a set on a device, and what every start and method shares."""
+    """A random part of a set on a device, what is known of it, and what its starts share."""
 
-    data: Photographs
-    setting: Setting
-    seed: int
-    device: str
-    folder: Path
-    progress: bool = False
-    seconds: float | None = None  # of what trains from fresh weights; None: as long as VIEWS
-    records: dict[str, dict[str, Any]] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, whole: Photographs, setting: Setting, **arguments: Any) -> "Bench":
-        """Of as many images as the setting says, drawn at random."""
-        rng = np.random.default_rng(seed_of(arguments["seed"], whole.name))
+    def __init__(
+        self,
+        whole: Photographs,
+        setting: Setting,
+        log: Log,
+        *,
+        seed: int = 0,
+        device: str = "cpu",
+        seconds: float | None = None,
+        verbose: int | str = 0,
+        report: Report = lambda line: None,
+    ) -> None:
+        self.setting, self.log, self.seed, self.device = setting, log, seed, device
+        self.seconds = seconds  # of what trains from fresh weights; None: as long as VIEWS
+        self.verbose, self.report = verbose, report
+        rng = np.random.default_rng(seed_of(seed, whole.name))
         some = rng.permutation(len(whole.y))[: setting.images]
         test = rng.permutation(len(whole.y_test))[: setting.test_images]
         X, y, X_test, y_test = whole.X[some], whole.y[some], whole.X_test[test], whole.y_test[test]
-        data = replace(whole, X=X, y=y, X_test=X_test, y_test=y_test)
-        return cls(data, setting, **arguments)
-
-    @cached_property
-    def X(self) -> torch.Tensor:
-        return torch.from_numpy(self.data.X).to(self.device)
-
-    @cached_property
-    def X_test(self) -> torch.Tensor:
-        return torch.from_numpy(self.data.X_test).to(self.device)
+        self.data = replace(whole, X=X, y=y, X_test=X_test, y_test=y_test)
+        self.X, self.X_test = (torch.from_numpy(images).to(device) for images in (X, X_test))
+        self.view = RandomView().to(device)
 
     @cached_property
     def digest(self) -> str:
         return self.data.digest
-
-    @cached_property
-    def view(self) -> RandomView:
-        return RandomView().to(self.device)
 
     def fresh_body(self) -> ResNetBody:
         torch.manual_seed(self.seed)
@@ -133,23 +125,27 @@ class Bench:
         """Seconds: on a CPU those of all its cores that this process had."""
         return time.process_time() if self.device == "cpu" else time.perf_counter()
 
-    def rival_seconds(self) -> float:
-        """How long whatever is compared with VIEWS trains."""
-        if self.seconds is not None:
-            return self.seconds
-        if (record := self.records.get(start_key(self, VIEWS))) is None:
-            raise ValueError(
-                f"what trains as long as the start {VIEWS!r} needs its seconds, and it was not "
-                f"measured here: add a method of {VIEWS!r}, or pass --seconds"
-            )
-        return float(record["seconds"])
+    def optimise(self, module: nn.Module, loss: Callable[[], Any], rate: float, steps: int) -> None:
+        """Train for so many steps; with 0 for as many seconds as VIEWS took."""
+        if steps:
+            optimise(module, loss, rate, steps=steps)
+            return
+        seconds = self.seconds
+        if seconds is None:
+            if (record := self.log.records.get(start_key(self, VIEWS))) is None:
+                raise ValueError(
+                    f"what trains as long as the start {VIEWS!r} needs its seconds, and it was not "
+                    f"measured here: add a method of {VIEWS!r}, or pass --seconds"
+                )
+            seconds = float(record["seconds"])
+        optimise(module, loss, rate, seconds=seconds, clock=self.clock)
 
 
 # Starts
 
 
-def _module(body: ResNetBody, n_classes: int = 0) -> nn.Sequential:
-    """A body with a head of two layers, and a last layer behind which is cut off with the head."""
+def _with_head(body: ResNetBody, n_classes: int = 0) -> nn.Module:
+    """A body, a head of two layers, and a last layer; head and last layer are cut off later."""
     width = body.n_features // 2
     head = [nn.Linear(body.n_features, width), nn.BatchNorm1d(width), nn.ReLU()]
     last = [nn.Linear(width, n_classes)] if n_classes else []
@@ -157,68 +153,57 @@ def _module(body: ResNetBody, n_classes: int = 0) -> nn.Sequential:
     return module.to(next(body.parameters()).device).train()
 
 
-def _learn(bench: Bench, body: ResNetBody, **params: Any) -> None:
+def _learn(bench: Bench, body: ResNetBody, neighbours: Any = None, **params: Any) -> ResNetBody:
     """Coherence of two views of each image, without the paper's terms unless they are given."""
-    neighbours = params.pop("neighbours", None)
     weights = dict.fromkeys(("uniformity_weight", "degeneracy_weight", "detachment_weight"), 0.0)
-    pairs = Pairs(bench.X, bench.setting.pairs, neighbours)
     with warnings.catch_warnings():
         # The number of epochs is given: that the loss still falls is no news.
         warnings.simplefilter("ignore", ConvergenceWarning)
         mmd_init_(
-            _module(body, bench.data.n_classes),
-            DataLoader(pairs, batch_size=None),
+            _with_head(body, bench.data.n_classes),
+            DataLoader(Pairs(bench.X, bench.setting.pairs, neighbours), batch_size=None),
             coherence=Coherence(separation=SEPARATION, augmentation=bench.view),
             learning_rate_init=START_RATE,
             random_state=bench.seed,
-            verbose=int(bench.progress),
+            verbose=bench.verbose,
             **{"max_iter": bench.setting.epochs} | weights | params,
         )
-
-
-def _views(bench: Bench) -> ResNetBody:
-    body = bench.fresh_body()
-    _learn(bench, body)
     return body
 
 
 def _with_paper(bench: Bench) -> ResNetBody:
     """The paper's terms beside it, of few networks and images."""
-    body, n = bench.fresh_body(), bench.setting.perturbations
+    n = bench.setting.perturbations
     paper = {"uniformity_weight": 1.0, "degeneracy_weight": 0.4, "detachment_weight": 1.0}
-    _learn(bench, body, n_perturbations=n, batch_size=n, **paper)
-    return body
+    return _learn(bench, bench.fresh_body(), n_perturbations=n, batch_size=n, **paper)
 
 
 def _then_neighbours(bench: Bench) -> ResNetBody:
     """A second stage: half of the pairs are neighbours among the features of the first."""
     first = made_start(bench, VIEWS)
     epochs = max(bench.setting.epochs // 2, 1)
-    _learn(bench, first.body, neighbours=first.neighbours, max_iter=epochs)
-    return first.body
+    return _learn(bench, deepcopy(first.body), first.neighbours, max_iter=epochs)
 
 
 def _contrastive(bench: Bench) -> ResNetBody:
     """NT-Xent of the same views in the same seconds."""
     body = bench.fresh_body()
-    module, batches = _module(body), _endless(Pairs(bench.X, bench.setting.pairs))
+    module, batches = _with_head(body), _endless(bench, bench.setting.pairs)
 
     def loss() -> torch.Tensor:
-        first, second = next(batches)
-        return nt_xent(module(torch.cat([bench.view(first), bench.view(second)])))
+        return nt_xent(module(torch.cat([bench.view(x) for x in next(batches)])))
 
-    optimise(module, loss, START_RATE, seconds=bench.rival_seconds(), clock=bench.clock)
+    bench.optimise(module, loss, START_RATE, steps=0)
     return body
 
 
-def _endless(pairs: Pairs) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    while True:
-        yield from pairs
+def _endless(bench: Bench, size: int) -> Any:
+    return chain.from_iterable(repeat(Pairs(bench.X, size)))
 
 
 VIEWS, NEIGHBOURS, CONTRASTIVE = "views", "views, then neighbours", "NT-Xent"
 STARTS: dict[str, Callable[[Bench], ResNetBody]] = {
-    VIEWS: _views,
+    VIEWS: lambda bench: _learn(bench, bench.fresh_body()),
     NEIGHBOURS: _then_neighbours,
     "views and the paper's terms": _with_paper,
     CONTRASTIVE: _contrastive,
@@ -228,45 +213,43 @@ STARTS: dict[str, Callable[[Bench], ResNetBody]] = {
 def start_key(bench: Bench, start: str) -> str:
     """What stands for all that decides a start."""
     parts = [FORM, start, bench.digest, bench.setting.of_start(), bench.seed, bench.device]
-    if start == CONTRASTIVE:
-        parts.append(bench.seconds)
+    parts += [bench.seconds] if start == CONTRASTIVE else []
     return digest_of([*parts, code_digest(), deciding_versions()])
 
 
-def needed_starts(start: str) -> list[str]:
-    """What has to be made for a start, in order."""
-    return [VIEWS, start] if start == NEIGHBOURS else [start]
-
-
-def _path(bench: Bench, start: str) -> Path:
-    return bench.folder / f"{bench.data.name}-{start_key(bench, start)}.pt"
-
-
-def is_made(bench: Bench, start: str) -> bool:
-    return start_key(bench, start) in bench.records and _path(bench, start).exists()
-
-
-def make_start(bench: Bench, start: str) -> dict[str, Any]:
-    """Learn a start and write its body; the record that says what it took and how good it is."""
+@cache
+def made_start(bench: Bench, start: str) -> Made:
+    """A start, learned where it was not yet, and its features."""
+    key, records = start_key(bench, start), bench.log.records
+    path = bench.log.path.parent / "photographs" / f"{bench.data.name}-{key}.pt"
+    if key in records and path.exists():
+        return _described(bench, torch.load(path, map_location=bench.device))
+    bench.report(f"{start}: learning without labels")
     before = bench.clock()
     body = STARTS[start](bench)
     seconds = bench.clock() - before
     if start == NEIGHBOURS:
-        seconds += bench.records[start_key(bench, VIEWS)]["seconds"]
-    write_atomically(_path(bench, start), lambda part: torch.save(body.state_dict(), part))
-    made = made_start(bench, start)
-    y, y_test = bench.data.y, bench.data.y_test
-    voters = nearest(made.X_test, made.X, N_VOTERS).cpu().numpy()
+        seconds += records[start_key(bench, VIEWS)]["seconds"]
+    write_atomically(path, lambda part: torch.save(body.state_dict(), part))
+    made, y = _described(bench, body.state_dict()), bench.data.y
+    voters = _nearest(made.X_test, made.X, N_VOTERS).cpu().numpy()
     votes = np.stack([(y[voters] == c).sum(axis=1) for c in range(bench.data.n_classes)], axis=1)
     same = y[made.neighbours.cpu().numpy()] == y[:, None]
-    return {
-        "key": start_key(bench, start),
-        "set": bench.data.name,
-        "once": start,
-        "seconds": round(seconds, 2),
-        "nearest": round(100.0 * float((votes.argmax(axis=1) == y_test).mean()), 2),
-        "agreement": round(100.0 * float(same.mean()), 2),
-    }
+    nearest = float((votes.argmax(axis=1) == bench.data.y_test).mean())
+    record = {"key": key, "set": bench.data.name, "once": start, "seconds": round(seconds, 2)}
+    record |= {"nearest": round(100 * nearest, 2), "agreement": round(100 * float(same.mean()), 2)}
+    bench.log.append(record)
+    return made
+
+
+def _described(bench: Bench, state: dict[str, torch.Tensor]) -> Made:
+    body = bench.fresh_body()
+    body.load_state_dict(state)
+    X, X_test = _outputs(body, bench.X), _outputs(body, bench.X_test)
+    X, X_test = (normalize(rows - X.mean(dim=0), dim=1) for rows in (X, X_test))
+    # Without the image itself, which is the first.
+    inside = _nearest(X, X, N_NEIGHBORS + 1)[:, 1:]
+    return Made(body, X, X_test, inside, _nearest(X_test, X, N_NEIGHBORS))
 
 
 @torch.no_grad()
@@ -275,40 +258,25 @@ def _outputs(module: nn.Module, images: torch.Tensor) -> torch.Tensor:
     return torch.cat([module(as_floats(part)) for part in torch.split(images, N_AT_A_TIME)])
 
 
-def nearest(X: torch.Tensor, among: torch.Tensor, k: int) -> torch.Tensor:
-    """The k rows (n, k) of ``among`` with the largest cosines; rows have a length of 1."""
-    return torch.cat([(x @ among.T).topk(k, dim=1).indices for x in torch.split(X, N_AT_A_TIME)])
+def _nearest(X: torch.Tensor, among: torch.Tensor, k: int) -> torch.Tensor:
+    """The k rows (n, k) with the largest cosines; all rows have a length of 1."""
+    parts = torch.split(X, N_AT_A_TIME)
+    return torch.cat([(part @ among.T).topk(k, dim=1).indices for part in parts])
 
 
-def made_start(bench: Bench, start: str) -> Made:
-    """What was made, with its features computed anew."""
-    body = bench.fresh_body()
-    body.load_state_dict(torch.load(_path(bench, start), map_location=bench.device))
-    X, X_test = _outputs(body, bench.X), _outputs(body, bench.X_test)
-    mean = X.mean(dim=0)
-    X, X_test = (nn.functional.normalize(rows - mean, dim=1) for rows in (X, X_test))
-    # Without the image itself, which is the first.
-    inside = nearest(X, X, N_NEIGHBORS + 1)[:, 1:]
-    return Made(body, X, X_test, inside, nearest(X_test, X, N_NEIGHBORS))
-
-
-# Methods
-
-Predict = Callable[[Bench, Any, np.ndarray], np.ndarray]
-"""``(bench, start, labelled rows)`` to the predicted classes of the test images."""
+# Methods: of a bench, a start and labelled rows the predicted classes of the test images
 
 
 def _logistic(bench: Bench, made: Made, labelled: np.ndarray) -> np.ndarray:
-    X, X_test = made.X.cpu().numpy(), made.X_test.cpu().numpy()
-    y = bench.data.y[labelled]
+    X, X_test, y = made.X.cpu().numpy(), made.X_test.cpu().numpy(), bench.data.y[labelled]
     return rules.logistic(X[labelled], y, X, X_test, bench.data.n_classes)
 
 
 def _spread(bench: Bench, made: Made, labelled: np.ndarray) -> np.ndarray:
     """Scores (n, n_classes) of the training images by label spreading, classes of equal mass."""
-    alpha, n, y = 0.99, len(made.X), bench.data.y
+    alpha, y = 0.99, bench.data.y
     graph = normalized_graph(symmetric_graph(made.neighbours.cpu().numpy())).astype(np.float32)
-    clamped = np.zeros((n, bench.data.n_classes), dtype=np.float32)
+    clamped = np.zeros((len(y), bench.data.n_classes), dtype=np.float32)
     clamped[labelled, y[labelled]] = 1.0
     scores = clamped
     for _ in range(60):
@@ -321,47 +289,46 @@ def _label_spreading(bench: Bench, made: Made, labelled: np.ndarray) -> np.ndarr
     return scores[made.test_neighbours.cpu().numpy()].sum(axis=1).argmax(axis=1)
 
 
-def _classifier(body: ResNetBody, bench: Bench) -> nn.Sequential:
+def _classifier(bench: Bench, body: ResNetBody) -> nn.Module:
     torch.manual_seed(bench.seed)
     return nn.Sequential(body, nn.Linear(body.n_features, bench.data.n_classes)).to(bench.device)
 
 
-def _predicted(net: nn.Module, bench: Bench) -> np.ndarray:
+def _predicted(bench: Bench, net: nn.Module) -> np.ndarray:
     return _outputs(net, bench.X_test).argmax(dim=1).cpu().numpy()
 
 
-def _drawn(
+def _draw(
     bench: Bench, rows: np.ndarray, y: np.ndarray, size: int
-) -> Callable[[], tuple[torch.Tensor, torch.Tensor]]:
-    """A function that draws so many of the rows, as images from 0 to 1 and their labels."""
-    rows_there, y_there = (torch.from_numpy(array).to(bench.device) for array in (rows, y))
-
-    def draw() -> tuple[torch.Tensor, torch.Tensor]:
-        some = torch.randint(len(rows_there), (size,), device=bench.device)
-        return as_floats(bench.X[rows_there[some]]), y_there[some]
-
-    return draw
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """So many of the rows as images from 0 to 1, and their labels (of all rows in y)."""
+    some = torch.from_numpy(rows)[torch.randint(len(rows), (size,))]
+    labels = torch.from_numpy(y)[some].to(bench.device)
+    return as_floats(bench.X[some.to(bench.device)]), labels
 
 
 def _trained(
-    bench: Bench, body: ResNetBody, rows: np.ndarray, y: np.ndarray, **duration: Any
-) -> nn.Module:
-    """A network trained on random views of the rows; what duration names is optimise's."""
-    net, size = _classifier(body, bench), bench.setting.pairs // 4
-    draw, smoothing = _drawn(bench, rows, y, size), duration.pop("label_smoothing", 0.0)
+    bench: Bench,
+    body: ResNetBody,
+    rows: np.ndarray,
+    y: np.ndarray,
+    steps: int = 0,
+    label_smoothing: float = 0.0,
+) -> np.ndarray:
+    """Classes of the test images by a network that learns random views of the rows."""
+    net, size = _classifier(bench, body), bench.setting.pairs // 4
 
     def loss() -> torch.Tensor:
-        x, labels = draw()
-        return cross_entropy(net(bench.view(x)), labels, label_smoothing=smoothing)
+        x, labels = _draw(bench, rows, y, size)
+        return cross_entropy(net(bench.view(x)), labels, label_smoothing=label_smoothing)
 
-    optimise(net, loss, LABEL_RATE, clock=bench.clock, **duration)
-    return net
+    bench.optimise(net, loss, LABEL_RATE, steps)
+    return _predicted(bench, net)
 
 
 def _fine_tuned(bench: Bench, made: Made, labelled: np.ndarray) -> np.ndarray:
     body = deepcopy(made.body).eval()  # few images have no statistics of their own
-    net = _trained(bench, body, labelled, bench.data.y[labelled], steps=bench.setting.steps)
-    return _predicted(net, bench)
+    return _trained(bench, body, labelled, bench.data.y, bench.setting.steps)
 
 
 def _student(bench: Bench, made: Made, labelled: np.ndarray) -> np.ndarray:
@@ -372,43 +339,38 @@ def _student(bench: Bench, made: Made, labelled: np.ndarray) -> np.ndarray:
     y[labelled], sure[labelled] = bench.data.y[labelled], 1.0
     rows = np.flatnonzero(sure >= np.quantile(sure, 1.0 - SURE))
     steps = bench.setting.student_epochs * max(len(rows) // (bench.setting.pairs // 4), 1)
-    body = deepcopy(made.body).train()
-    net = _trained(bench, body, rows, y[rows], steps=steps, label_smoothing=0.1)
-    return _predicted(net, bench)
+    return _trained(bench, deepcopy(made.body).train(), rows, y, steps, label_smoothing=0.1)
 
 
 def _fresh(bench: Bench, made: None, labelled: np.ndarray) -> np.ndarray:
-    seconds = bench.rival_seconds()
-    y = bench.data.y[labelled]
-    return _predicted(_trained(bench, bench.fresh_body(), labelled, y, seconds=seconds), bench)
+    return _trained(bench, bench.fresh_body(), labelled, bench.data.y)
 
 
 def _fixmatch(bench: Bench, made: None, labelled: np.ndarray) -> np.ndarray:
     """Seven unlabelled images for a labelled one; strong views have other colours and parts."""
-    net, size = _classifier(bench.fresh_body(), bench), max(bench.setting.pairs // 8, 1)
-    weak, strong = RandomView(0.7, colour=0.0, grey=0.0), RandomView(0.2, colour=0.8)
-    weak, strong = weak.to(bench.device), strong.to(bench.device)
-    draw = _drawn(bench, labelled, bench.data.y[labelled], size)
-    batches = _endless(Pairs(bench.X, 7 * size))
+    net, size = _classifier(bench, bench.fresh_body()), max(bench.setting.pairs // 8, 1)
+    weak = RandomView(0.7, colour=0.0, grey=0.0).to(bench.device)
+    strong = RandomView(0.2, colour=0.8).to(bench.device)
+    batches = _endless(bench, 7 * size)
 
     def loss() -> torch.Tensor:
-        (x, y), (u, _) = draw(), next(batches)
+        (x, y), (u, _) = _draw(bench, labelled, bench.data.y, size), next(batches)
         return fixmatch_loss(net, weak(x), y, weak(u), strong(u))
 
-    optimise(net, loss, LABEL_RATE, seconds=bench.rival_seconds(), clock=bench.clock)
-    return _predicted(net, bench)
+    bench.optimise(net, loss, LABEL_RATE, steps=0)
+    return _predicted(bench, net)
 
 
 @dataclass(frozen=True, eq=False)
 class Method:
     """A rule, the start that it needs, and whether it takes long: then few draws have it."""
 
-    predict: Predict
+    predict: Callable[[Bench, Any, np.ndarray], np.ndarray]
     start: str | None = None
     is_long: bool = False
 
 
-_READERS = {
+_OF_A_START = {
     "logistic": Method(_logistic),
     "label spreading": Method(_label_spreading),
     "fine-tuned": Method(_fine_tuned),
@@ -417,7 +379,7 @@ _READERS = {
 METHODS = {
     f"{start}: {name}": replace(method, start=start)
     for start in STARTS
-    for name, method in _READERS.items()
+    for name, method in _OF_A_START.items()
 } | {
     "fresh weights, strong views": Method(_fresh, is_long=True),
     "FixMatch": Method(_fixmatch, is_long=True),
@@ -427,19 +389,24 @@ METHODS = {
 def record_key(bench: Bench, method: str, n_labels: int, draw: int) -> str:
     """What stands for all that decides a record."""
     # Whatever trains from fresh weights does so as long as VIEWS.
-    start = start_key(bench, METHODS[method].start or VIEWS)
-    seconds = None if METHODS[method].start else bench.seconds
-    parts = [FORM, start, method, n_labels, draw, seconds, asdict(bench.setting)]
-    return digest_of(parts)
+    start, seconds = METHODS[method].start, None
+    if start is None:
+        start, seconds = VIEWS, bench.seconds
+    parts = [FORM, start_key(bench, start), method, n_labels, draw, seconds]
+    return digest_of([*parts, asdict(bench.setting)])
 
 
-def score(bench: Bench, made: Made | None, method: str, n_labels: int, draw: int) -> dict[str, Any]:
-    """The record of a method on one draw."""
-    labelled = bench.labelled_rows(n_labels, draw)
+def score(bench: Bench, method: str, n_labels: int, draw: int) -> None:
+    """Add the record of a method on one draw, unless it is there."""
+    key, start = record_key(bench, method, n_labels, draw), METHODS[method].start
+    if key in bench.log.records:
+        return
+    made = made_start(bench, start) if start else None
     before = bench.clock()
-    guess = METHODS[method].predict(bench, made, labelled)
+    guess = METHODS[method].predict(bench, made, bench.labelled_rows(n_labels, draw))
     seconds = bench.clock() - before
-    record: dict[str, Any] = {"key": record_key(bench, method, n_labels, draw)}
-    record |= {"set": bench.data.name} | {"n_labels": n_labels, "draw": draw, "method": method}
-    accuracy = round(float((guess == bench.data.y_test).mean()), 6)
-    return record | {"accuracy": accuracy, "seconds": round(seconds, 3)}
+    accuracy = float((guess == bench.data.y_test).mean())
+    record: dict[str, Any] = {"key": key, "set": bench.data.name, "n_labels": n_labels}
+    record |= {"draw": draw, "method": method, "accuracy": round(accuracy, 6)}
+    bench.log.append(record | {"seconds": round(seconds, 3)})
+    bench.report(f"{method}, N = {n_labels}, draw {draw}: {accuracy:.1%}")
