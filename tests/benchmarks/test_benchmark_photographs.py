@@ -150,7 +150,8 @@ def test_a_training_ends_after_its_steps_or_seconds():
 
 TINY = (
     "--images 120 --test-images 60 --width 4 --stride 2 --epochs 8 --pairs 30 --perturbations 2 "
-    "--steps 4 --student-epochs 1 --n-labels 1 2 --long-n-labels 2 --draws 2 --seconds 0.1 --device cpu"
+    "--steps 4 --student-epochs 1 --n-labels 1 2 --long-n-labels 2 --draws 2 --seconds 0.1 "
+    "--device cpu"
 )
 FEW = ["views: *", "*: logistic", "fresh*", "FixMatch"]
 
@@ -237,6 +238,8 @@ def test_tables_by_hand():
         ["FixMatch", "40.0", "-"],
     ]
     assert [row[1:] for row in table.rows[2:]] == [["88.6", "94.9"]]
+    first = build_table("photographs_first_draw", results)
+    assert first.rows[:2] == [["views: logistic", "50.0", "70.0"], ["FixMatch", "40.0", "-"]]
     assert build_table("photographs_starts", results).rows == [["NT-Xent", "60.0", "70.0", "55.5"]]
     seconds = build_table("photographs_seconds", results)
     assert seconds.rows == [["views: logistic", "2"], ["FixMatch", "2"]]
