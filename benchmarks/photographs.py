@@ -69,6 +69,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     for name, value in (CELLS[options.preset] | asdict(PRESETS[options.preset])).items():
         if getattr(options, name) is None:
             setattr(options, name, value)
+    torch.backends.cudnn.benchmark = True  # shapes stay the same
     log, say = Log(options.output / "photographs.jsonl"), partial(command.say, options)
     with command.refusing(parser), command.resumable(parser):
         methods = select_names(options.methods, METHODS)
