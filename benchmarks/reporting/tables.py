@@ -10,6 +10,7 @@ from protocol.store import digest_of, provenance, write_json
 from reporting.data_tables import DATA_TABLES, agreement_table
 from reporting.embedding_tables import EMBEDDING_TABLES
 from reporting.layout import Table
+from reporting.photograph_tables import PHOTOGRAPH_TABLES
 from reporting.results import Results
 from reporting.study_tables import STUDY_TABLES
 from reporting.task_tables import TITLES, against_table, choices_table, gain_table, task_table
@@ -24,6 +25,7 @@ TABLES: dict[str, Callable[[Results], Table]] = {
     **TIME_TABLES,
     **DATA_TABLES,
     **EMBEDDING_TABLES,
+    **PHOTOGRAPH_TABLES,
     "agreement": agreement_table,
 }
 """From what a command writes to a table of it."""

@@ -1,0 +1,108 @@
+"""Claim: a start learned on random views of unlabelled photographs makes few labels go far.
+
+Without a label ``mmd_init_`` learns the weights of a ResNet from two random views of each image of
+CIFAR-10. N labels of each class are then used in four ways: by logistic regression and label
+spreading on its features, by fine-tuning, and by a student of the spread labels. NT-Xent, FixMatch
+and fresh weights on the same views have the same network and train for the same seconds. Methods
+that take long run on the first draw and with some N alone.
+
+Run the preset for a CPU (ten minutes on two cores, on a part of the images), or that for a GPU
+(about an hour of one H100; each part by itself, since a command goes on from what it finds)::
+
+    pip install 'sklearn_mmdinit[bench]'
+    python benchmarks/photographs.py --data-dir data
+    python benchmarks/photographs.py --data-dir data --preset gpu --methods 'views: *'
+    python benchmarks/photographs.py --data-dir data --preset gpu --methods FixMatch --seconds 265
+
+The folder has ``cifar-10-batches-py`` or ``cifar-10-batches-bin`` as published, or
+``cifar-10/train/CLASS`` and ``cifar-10/test/CLASS`` with images; else OpenML is asked.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, fields
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from data.photographs import SETS, load_photographs
+from protocol import command
+from protocol.methods import select_names
+from protocol.photographed import (
+    CELLS,
+    METHODS,
+    PRESETS,
+    STARTS,
+    VIEWS,
+    Bench,
+    Setting,
+    record_key,
+    score,
+    start_key,
+)
+from protocol.store import Log
+from reporting.photograph_tables import FIGURES, PHOTOGRAPH_TABLES
+from reporting.results import pack_draws
+from reporting.tables import publish
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = command.command_parser(__file__, __doc__)
+    add, many = parser.add_argument, [repr(name) for name in METHODS]
+    add("--preset", choices=PRESETS, default="cpu", help="default: cpu")
+    add("--set", choices=SETS, default="cifar-10", help="default: cifar-10")
+    add("--methods", nargs="+", default=["*"], help=f"names or patterns of {' '.join(many)}")
+    add("--n-labels", nargs="+", type=command.positive, metavar="N", help="labels of each class")
+    add("--draws", type=command.positive, help="of labelled images")
+    add("--long-n-labels", nargs="+", type=command.positive, default=(4, 25), metavar="N",
+        help="those of N with which methods that take long run; default: 4 25")  # fmt: skip
+    add("--long-draws", type=command.positive, default=1, help="default: 1")
+    seconds = f"of each rival's training; default: those of the start {VIEWS!r}"
+    add("--seconds", type=float, help=seconds)
+    add("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    add("--data-dir", type=Path, help="a folder with the images")
+    for part in fields(Setting):
+        name = part.name.replace("_", "-")
+        add(f"--{name}", type=command.positive, help="in place of the preset's")
+    command.add_output_options(parser)
+    options = parser.parse_args(argv)
+    for name, value in (CELLS[options.preset] | asdict(PRESETS[options.preset])).items():
+        if getattr(options, name) is None:
+            setattr(options, name, value)
+    torch.backends.cudnn.benchmark = True  # shapes stay the same
+    log, say = Log(options.output / "photographs.jsonl"), partial(command.say, options)
+    with command.refusing(parser), command.resumable(parser):
+        methods = select_names(options.methods, METHODS)
+        bench = Bench(
+            load_photographs(options.set, options.data_dir, say),
+            Setting(**{part.name: getattr(options, part.name) for part in fields(Setting)}),
+            log,
+            **{name: getattr(options, name) for name in ("seed", "device", "seconds")},
+            verbose=0 if options.quiet else "auto",
+            report=say,
+        )
+        cells = [
+            (name, n, draw)
+            for draw in range(options.draws)
+            for n in options.n_labels
+            for name in methods
+            if not METHODS[name].is_long
+            or (draw < options.long_draws and n in options.long_n_labels)
+        ]
+        for cell in cells:
+            score(bench, *cell)
+    once = [log.records.get(start_key(bench, start)) for start in STARTS]
+    scores = [log.records[record_key(bench, *cell)] for cell in cells]
+    results = {
+        "settings": {"methods": methods},
+        "source": bench.data.source,
+        "digest": bench.digest,
+        "once": [{k: v for k, v in each.items() if k != "key"} for each in once if each],
+        "figures": [*FIGURES],
+        "scores": pack_draws(scores, range(options.draws), FIGURES),
+    }
+    publish(parser, options, results, [*PHOTOGRAPH_TABLES])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,412 @@
+"""Photographs with few labels: starts learned on views without labels, and what labels add.
+
+A start is made once. A method predicts the classes of the test images from it, or trains a network
+from fresh weights for as many seconds as the first start took.
+"""
+
+import time
+import warnings
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import asdict, dataclass, replace
+from functools import cache, cached_property
+from itertools import chain, repeat
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.exceptions import ConvergenceWarning
+from torch import nn
+from torch.nn.functional import cross_entropy, normalize
+from torch.utils.data import DataLoader
+
+from data.datasets import Report
+from data.photographs import Photographs
+from data.views import Pairs, RandomView, as_floats
+from protocol.networks import ResNetBody
+from protocol.sets import seed_of
+from protocol.store import Log, code_digest, deciding_versions, digest_of, write_atomically
+from rivals import from_embeddings as rules
+from rivals.from_views import fixmatch_loss, nt_xent, optimise
+from rivals.wrappers import normalized_graph, symmetric_graph
+from sklearn_mmdinit import Coherence, mmd_init_
+
+# To be raised where what is measured changes otherwise than by a parameter.
+FORM = 1
+N_NEIGHBORS, N_VOTERS, N_AT_A_TIME = 10, 20, 1000
+SEPARATION, START_RATE, LABEL_RATE = 8.0, 2e-3, 1e-3
+SURE = 0.8  # share of the images whose pseudo-labels a student learns
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How much of the data, how large a network, and how long it trains."""
+
+    images: int
+    test_images: int
+    width: int
+    stride: int  # of the first convolution
+    epochs: int  # of the starts; of the second stage half as many
+    pairs: int  # a step
+    perturbations: int  # K of the paper's terms, and their images a step
+    steps: int  # of fine-tuning
+    student_epochs: int
+
+    def of_start(self) -> dict[str, int]:
+        """What a start depends on."""
+        idle = ("steps", "student_epochs")
+        return {name: value for name, value in asdict(self).items() if name not in idle}
+
+
+PRESETS = {
+    "cpu": Setting(5_000, 2_000, 16, 2, 15, 128, 4, steps=120, student_epochs=4),
+    "gpu": Setting(50_000, 10_000, 64, 1, 188, 512, 8, steps=300, student_epochs=8),
+}
+CELLS: dict[str, dict[str, Any]] = {
+    "cpu": {"n_labels": (4, 25), "draws": 3},
+    "gpu": {"n_labels": (1, 4, 25, 100, 400), "draws": 5},
+}
+"""What a preset measures unless the command line says otherwise."""
+
+
+@dataclass(eq=False)
+class Made:
+    """The body of a start, its features in rows of length 1, and neighbours by them."""
+
+    body: ResNetBody
+    X: torch.Tensor
+    X_test: torch.Tensor
+    neighbours: torch.Tensor
+    test_neighbours: torch.Tensor
+
+
+class Bench:
+    """A random part of a set on a device, what is known of it, and what its starts share."""
+
+    def __init__(
+        self,
+        whole: Photographs,
+        setting: Setting,
+        log: Log,
+        *,
+        seed: int = 0,
+        device: str = "cpu",
+        seconds: float | None = None,
+        verbose: int | str = 0,
+        report: Report = lambda line: None,
+    ) -> None:
+        self.setting, self.log, self.seed, self.device = setting, log, seed, device
+        self.seconds = seconds  # of what trains from fresh weights; None: as long as VIEWS
+        self.verbose, self.report = verbose, report
+        rng = np.random.default_rng(seed_of(seed, whole.name))
+        some = rng.permutation(len(whole.y))[: setting.images]
+        test = rng.permutation(len(whole.y_test))[: setting.test_images]
+        X, y, X_test, y_test = whole.X[some], whole.y[some], whole.X_test[test], whole.y_test[test]
+        self.data = replace(whole, X=X, y=y, X_test=X_test, y_test=y_test)
+        self.X, self.X_test = (torch.from_numpy(images).to(device) for images in (X, X_test))
+        self.view = RandomView().to(device)
+
+    @cached_property
+    def digest(self) -> str:
+        return self.data.digest
+
+    def fresh_body(self) -> ResNetBody:
+        torch.manual_seed(self.seed)
+        body = ResNetBody(self.setting.width, self.setting.stride)
+        return body.to(self.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+    def labelled_rows(self, n_labels: int, draw: int) -> np.ndarray:
+        """Rows of N images of each class; fewer are part of more."""
+        order = np.random.default_rng(seed_of(self.seed, draw)).permutation(len(self.data.y))
+        of_classes = (order[self.data.y[order] == c][:n_labels] for c in range(self.data.n_classes))
+        return np.concatenate([*of_classes])
+
+    def clock(self) -> float:
+        """Seconds: on a CPU those of all its cores that this process had."""
+        return time.process_time() if self.device == "cpu" else time.perf_counter()
+
+    def optimise(self, module: nn.Module, loss: Callable[[], Any], rate: float, steps: int) -> None:
+        """Train for so many steps; with 0 for as many seconds as VIEWS took."""
+        if steps:
+            optimise(module, loss, rate, steps=steps)
+            return
+        seconds = self.seconds
+        if seconds is None:
+            if (record := self.log.records.get(start_key(self, VIEWS))) is None:
+                raise ValueError(
+                    f"what trains as long as the start {VIEWS!r} needs its seconds, and it was not "
+                    f"measured here: add a method of {VIEWS!r}, or pass --seconds"
+                )
+            seconds = float(record["seconds"])
+        optimise(module, loss, rate, seconds=seconds, clock=self.clock)
+
+
+# Starts
+
+
+def _with_head(body: ResNetBody, n_classes: int = 0) -> nn.Module:
+    """A body, a head of two layers, and a last layer; head and last layer are cut off later."""
+    width = body.n_features // 2
+    head = [nn.Linear(body.n_features, width), nn.BatchNorm1d(width), nn.ReLU()]
+    last = [nn.Linear(width, n_classes)] if n_classes else []
+    module = nn.Sequential(body, *head, nn.Linear(width, width), *last)
+    return module.to(next(body.parameters()).device).train()
+
+
+def _learn(bench: Bench, body: ResNetBody, neighbours: Any = None, **params: Any) -> ResNetBody:
+    """Coherence of two views of each image, without the paper's terms unless they are given."""
+    weights = dict.fromkeys(("uniformity_weight", "degeneracy_weight", "detachment_weight"), 0.0)
+    with warnings.catch_warnings():
+        # The number of epochs is given: that the loss still falls is no news.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        mmd_init_(
+            _with_head(body, bench.data.n_classes),
+            DataLoader(Pairs(bench.X, bench.setting.pairs, neighbours), batch_size=None),
+            coherence=Coherence(separation=SEPARATION, augmentation=bench.view),
+            learning_rate_init=START_RATE,
+            random_state=bench.seed,
+            verbose=bench.verbose,
+            **{"max_iter": bench.setting.epochs} | weights | params,
+        )
+    return body
+
+
+def _with_paper(bench: Bench) -> ResNetBody:
+    """The paper's terms beside it, of few networks and images."""
+    n = bench.setting.perturbations
+    paper = {"uniformity_weight": 1.0, "degeneracy_weight": 0.4, "detachment_weight": 1.0}
+    return _learn(bench, bench.fresh_body(), n_perturbations=n, batch_size=n, **paper)
+
+
+def _then_neighbours(bench: Bench) -> ResNetBody:
+    """A second stage: half of the pairs are neighbours among the features of the first."""
+    first = made_start(bench, VIEWS)
+    epochs = max(bench.setting.epochs // 2, 1)
+    return _learn(bench, deepcopy(first.body), first.neighbours, max_iter=epochs)
+
+
+def _contrastive(bench: Bench) -> ResNetBody:
+    """NT-Xent of the same views in the same seconds."""
+    body = bench.fresh_body()
+    module, batches = _with_head(body), _endless(bench, bench.setting.pairs)
+
+    def loss() -> torch.Tensor:
+        return nt_xent(module(torch.cat([bench.view(x) for x in next(batches)])))
+
+    bench.optimise(module, loss, START_RATE, steps=0)
+    return body
+
+
+def _endless(bench: Bench, size: int) -> Any:
+    return chain.from_iterable(repeat(Pairs(bench.X, size)))
+
+
+VIEWS, NEIGHBOURS, CONTRASTIVE = "views", "views, then neighbours", "NT-Xent"
+STARTS: dict[str, Callable[[Bench], ResNetBody]] = {
+    VIEWS: lambda bench: _learn(bench, bench.fresh_body()),
+    NEIGHBOURS: _then_neighbours,
+    "views and the paper's terms": _with_paper,
+    CONTRASTIVE: _contrastive,
+}
+
+
+def start_key(bench: Bench, start: str) -> str:
+    """What stands for all that decides a start."""
+    parts = [FORM, start, bench.digest, bench.setting.of_start(), bench.seed, bench.device]
+    parts += [bench.seconds] if start == CONTRASTIVE else []
+    return digest_of([*parts, code_digest(), deciding_versions()])
+
+
+@cache
+def made_start(bench: Bench, start: str) -> Made:
+    """A start, learned where it was not yet, and its features."""
+    key, records = start_key(bench, start), bench.log.records
+    path = bench.log.path.parent / "photographs" / f"{bench.data.name}-{key}.pt"
+    if key in records and path.exists():
+        return _described(bench, torch.load(path, map_location=bench.device))
+    bench.report(f"{start}: learning without labels")
+    before = bench.clock()
+    body = STARTS[start](bench)
+    seconds = bench.clock() - before
+    if start == NEIGHBOURS:
+        seconds += records[start_key(bench, VIEWS)]["seconds"]
+    write_atomically(path, lambda part: torch.save(body.state_dict(), part))
+    made, y = _described(bench, body.state_dict()), bench.data.y
+    voters = _nearest(made.X_test, made.X, N_VOTERS).cpu().numpy()
+    votes = np.stack([(y[voters] == c).sum(axis=1) for c in range(bench.data.n_classes)], axis=1)
+    same = y[made.neighbours.cpu().numpy()] == y[:, None]
+    nearest = float((votes.argmax(axis=1) == bench.data.y_test).mean())
+    record = {"key": key, "set": bench.data.name, "once": start, "seconds": round(seconds, 2)}
+    record |= {"nearest": round(100 * nearest, 2), "agreement": round(100 * float(same.mean()), 2)}
+    bench.log.append(record)
+    return made
+
+
+def _described(bench: Bench, state: dict[str, torch.Tensor]) -> Made:
+    body = bench.fresh_body()
+    body.load_state_dict(state)
+    X, X_test = _outputs(body, bench.X), _outputs(body, bench.X_test)
+    X, X_test = (normalize(rows - X.mean(dim=0), dim=1) for rows in (X, X_test))
+    # Without the image itself, which is the first.
+    inside = _nearest(X, X, N_NEIGHBORS + 1)[:, 1:]
+    return Made(body, X, X_test, inside, _nearest(X_test, X, N_NEIGHBORS))
+
+
+@torch.no_grad()
+def _outputs(module: nn.Module, images: torch.Tensor) -> torch.Tensor:
+    module.eval()
+    return torch.cat([module(as_floats(part)) for part in torch.split(images, N_AT_A_TIME)])
+
+
+def _nearest(X: torch.Tensor, among: torch.Tensor, k: int) -> torch.Tensor:
+    """The k rows (n, k) with the largest cosines; all rows have a length of 1."""
+    parts = torch.split(X, N_AT_A_TIME)
+    return torch.cat([(part @ among.T).topk(k, dim=1).indices for part in parts])
+
+
+# Methods: of a bench, a start and labelled rows the predicted classes of the test images
+
+
+def _logistic(bench: Bench, made: Made, labelled: np.ndarray) -> np.ndarray:
+    X, X_test, y = made.X.cpu().numpy(), made.X_test.cpu().numpy(), bench.data.y[labelled]
+    return rules.logistic(X[labelled], y, X, X_test, bench.data.n_classes)
+
+
+def _spread(bench: Bench, made: Made, labelled: np.ndarray) -> np.ndarray:
+    """Scores (n, n_classes) of the training images by label spreading, classes of equal mass."""
+    alpha, y = 0.99, bench.data.y
+    graph = normalized_graph(symmetric_graph(made.neighbours.cpu().numpy())).astype(np.float32)
+    clamped = np.zeros((len(y), bench.data.n_classes), dtype=np.float32)
+    clamped[labelled, y[labelled]] = 1.0
+    scores = clamped
+    for _ in range(60):
+        scores = alpha * (graph @ scores) + (1.0 - alpha) * clamped
+    return scores / scores.sum(axis=0)
+
+
+def _label_spreading(bench: Bench, made: Made, labelled: np.ndarray) -> np.ndarray:
+    scores = _spread(bench, made, labelled)
+    return scores[made.test_neighbours.cpu().numpy()].sum(axis=1).argmax(axis=1)
+
+
+def _classifier(bench: Bench, body: ResNetBody) -> nn.Module:
+    torch.manual_seed(bench.seed)
+    return nn.Sequential(body, nn.Linear(body.n_features, bench.data.n_classes)).to(bench.device)
+
+
+def _predicted(bench: Bench, net: nn.Module) -> np.ndarray:
+    return _outputs(net, bench.X_test).argmax(dim=1).cpu().numpy()
+
+
+def _draw(
+    bench: Bench, rows: np.ndarray, y: np.ndarray, size: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """So many of the rows as images from 0 to 1, and their labels (of all rows in y)."""
+    some = torch.from_numpy(rows)[torch.randint(len(rows), (size,))]
+    labels = torch.from_numpy(y)[some].to(bench.device)
+    return as_floats(bench.X[some.to(bench.device)]), labels
+
+
+def _trained(
+    bench: Bench,
+    body: ResNetBody,
+    rows: np.ndarray,
+    y: np.ndarray,
+    steps: int = 0,
+    label_smoothing: float = 0.0,
+) -> np.ndarray:
+    """Classes of the test images by a network that learns random views of the rows."""
+    net, size = _classifier(bench, body), bench.setting.pairs // 4
+
+    def loss() -> torch.Tensor:
+        x, labels = _draw(bench, rows, y, size)
+        return cross_entropy(net(bench.view(x)), labels, label_smoothing=label_smoothing)
+
+    bench.optimise(net, loss, LABEL_RATE, steps)
+    return _predicted(bench, net)
+
+
+def _fine_tuned(bench: Bench, made: Made, labelled: np.ndarray) -> np.ndarray:
+    body = deepcopy(made.body).eval()  # few images have no statistics of their own
+    return _trained(bench, body, labelled, bench.data.y, bench.setting.steps)
+
+
+def _student(bench: Bench, made: Made, labelled: np.ndarray) -> np.ndarray:
+    """From the start, of the surest labels that label spreading gives."""
+    scores = _spread(bench, made, labelled)
+    scores = scores / np.maximum(scores.sum(axis=1, keepdims=True), np.finfo(np.float32).tiny)
+    sure, y = scores.max(axis=1), scores.argmax(axis=1)
+    y[labelled], sure[labelled] = bench.data.y[labelled], 1.0
+    rows = np.flatnonzero(sure >= np.quantile(sure, 1.0 - SURE))
+    steps = bench.setting.student_epochs * max(len(rows) // (bench.setting.pairs // 4), 1)
+    return _trained(bench, deepcopy(made.body).train(), rows, y, steps, label_smoothing=0.1)
+
+
+def _fresh(bench: Bench, made: None, labelled: np.ndarray) -> np.ndarray:
+    return _trained(bench, bench.fresh_body(), labelled, bench.data.y)
+
+
+def _fixmatch(bench: Bench, made: None, labelled: np.ndarray) -> np.ndarray:
+    """Seven unlabelled images for a labelled one; strong views have other colours and parts."""
+    net, size = _classifier(bench, bench.fresh_body()), max(bench.setting.pairs // 8, 1)
+    weak = RandomView(0.7, colour=0.0, grey=0.0).to(bench.device)
+    strong = RandomView(0.2, colour=0.8).to(bench.device)
+    batches = _endless(bench, 7 * size)
+
+    def loss() -> torch.Tensor:
+        (x, y), (u, _) = _draw(bench, labelled, bench.data.y, size), next(batches)
+        return fixmatch_loss(net, weak(x), y, weak(u), strong(u))
+
+    bench.optimise(net, loss, LABEL_RATE, steps=0)
+    return _predicted(bench, net)
+
+
+@dataclass(frozen=True, eq=False)
+class Method:
+    """A rule, the start that it needs, and whether it takes long: then few draws have it."""
+
+    predict: Callable[[Bench, Any, np.ndarray], np.ndarray]
+    start: str | None = None
+    is_long: bool = False
+
+
+_OF_A_START = {
+    "logistic": Method(_logistic),
+    "label spreading": Method(_label_spreading),
+    "fine-tuned": Method(_fine_tuned),
+    "student": Method(_student, is_long=True),
+}
+METHODS = {
+    f"{start}: {name}": replace(method, start=start)
+    for start in STARTS
+    for name, method in _OF_A_START.items()
+} | {
+    "fresh weights, strong views": Method(_fresh, is_long=True),
+    "FixMatch": Method(_fixmatch, is_long=True),
+}
+
+
+def record_key(bench: Bench, method: str, n_labels: int, draw: int) -> str:
+    """What stands for all that decides a record."""
+    # Whatever trains from fresh weights does so as long as VIEWS.
+    start, seconds = METHODS[method].start, None
+    if start is None:
+        start, seconds = VIEWS, bench.seconds
+    parts = [FORM, start_key(bench, start), method, n_labels, draw, seconds]
+    return digest_of([*parts, asdict(bench.setting)])
+
+
+def score(bench: Bench, method: str, n_labels: int, draw: int) -> None:
+    """Add the record of a method on one draw, unless it is there."""
+    key, start = record_key(bench, method, n_labels, draw), METHODS[method].start
+    if key in bench.log.records:
+        return
+    made = made_start(bench, start) if start else None
+    before = bench.clock()
+    guess = METHODS[method].predict(bench, made, bench.labelled_rows(n_labels, draw))
+    seconds = bench.clock() - before
+    accuracy = float((guess == bench.data.y_test).mean())
+    record: dict[str, Any] = {"key": key, "set": bench.data.name, "n_labels": n_labels}
+    record |= {"draw": draw, "method": method, "accuracy": round(accuracy, 6)}
+    bench.log.append(record | {"seconds": round(seconds, 3)})
+    bench.report(f"{method}, N = {n_labels}, draw {draw}: {accuracy:.1%}")

@@ -1,0 +1,245 @@
+"""Photographs: their files, random views, what others train on them, and their benchmark."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from PIL import Image
+from torch.nn.functional import cross_entropy
+
+import photographs
+from data.photographs import load_photographs
+from data.views import Pairs, RandomView, as_floats
+from protocol.methods import select_names
+from reporting.photograph_tables import FIGURES
+from reporting.results import pack_draws, unpack_draws
+from reporting.tables import build_table
+from results_stand_in import status_of, written
+from rivals.from_views import fixmatch_loss, nt_xent, optimise
+
+# Files
+
+
+def test_binary_files_hold_a_class_and_an_image_each(tmp_path):
+    folder = tmp_path / "cifar-10-batches-bin"
+    folder.mkdir()
+    records = np.random.default_rng(0).integers(0, 10, (6, 2, 3073), dtype=np.uint8)
+    names = [*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"]
+    for name, part in zip(names, records, strict=True):
+        part.tofile(folder / f"{name}.bin")
+    data = load_photographs("cifar-10", tmp_path, print)
+    train = records[:5].reshape(10, 3073)
+    np.testing.assert_array_equal(data.y, train[:, 0])
+    np.testing.assert_array_equal(data.X, train[:, 1:].reshape(10, 3, 32, 32))
+    np.testing.assert_array_equal(data.y_test, records[5, :, 0])
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("cifar-10", "cifar-10-batches-py/data_batch_1"),
+        ("cifar-100", "cifar-100-python/train"),
+        ("svhn", "svhn/train_32x32.mat"),
+    ],
+)
+def test_a_file_of_another_digest_is_not_opened(name, file, tmp_path):
+    path = tmp_path / file
+    path.parent.mkdir()
+    path.write_bytes(b"neither a pickle nor a matrix")
+    with pytest.raises(RuntimeError, match=rf"{name}: wrong digest: .*{path.name} has md5"):
+        load_photographs(name, tmp_path, print)
+
+
+def test_a_set_that_is_nowhere_names_the_folder_that_is_needed(tmp_path):
+    with pytest.raises(RuntimeError, match="name a folder that holds cifar-100-python with --data"):
+        load_photographs("cifar-100", tmp_path, print)
+
+
+# Views
+
+
+def test_a_view_is_a_part_whose_area_is_uniform():
+    ramp = torch.linspace(0.0, 1.0, 32)
+    image = torch.stack([ramp.expand(32, 32), ramp[:, None].expand(32, 32), torch.zeros(32, 32)])
+    torch.manual_seed(0)
+    views = RandomView(0.2, colour=0.0, grey=0.0)(image.expand(4000, 3, 32, 32))
+    right, down = views[:, 0, 16], views[:, 1, :, 16]
+    assert (down.diff(dim=1) >= -1e-6).all()  # never upside down
+    mirrored = right[:, -1] < right[:, 0]
+    assert 0.45 < mirrored.float().mean() < 0.55
+    area = (right[:, -1] - right[:, 0]).abs() * (down[:, -1] - down[:, 0])
+    assert area.max() < 1.01
+    # Where width or height would exceed the image's, the area is smaller than what was drawn.
+    shares = [float((area < limit).float().mean()) for limit in (0.19, 0.4, 0.6)]
+    np.testing.assert_allclose(shares, [0.0, 0.25, 0.5], atol=0.06)
+
+
+def test_colours_change_within_their_limits_and_a_grey_image_stays_grey():
+    torch.manual_seed(0)
+    flat = torch.tensor([0.6, 0.4, 0.5]).view(1, 3, 1, 1).expand(500, 3, 8, 8)
+    same = RandomView(colour=0.0, grey=0.0)(flat)
+    torch.testing.assert_close(same, flat)
+    assert (RandomView(grey=1.0)(flat).std(dim=1) < 1e-6).all()
+    changed = RandomView(grey=0.0)(flat)
+    assert changed.min() >= 0.0
+    assert changed.max() <= 1.0
+    # A flat image has no contrast, saturation and hue keep the brightness: that changes by 40 %.
+    weights = torch.tensor([0.299, 0.587, 0.114])
+    ratio = (changed.mean(dim=(2, 3)) @ weights) / (flat.mean(dim=(2, 3)) @ weights)
+    assert 0.55 < ratio.min() < 0.7
+    assert 1.3 < ratio.max() < 1.45
+    assert 0.1 < ((changed - flat).abs().amax(dim=(1, 2, 3)) < 1e-5).float().mean() < 0.3
+
+
+def test_a_pass_has_each_image_once_beside_itself_or_a_neighbour():
+    images = torch.arange(200, dtype=torch.uint8).view(200, 1, 1, 1)
+    torch.manual_seed(0)
+    neighbours = torch.stack([torch.arange(200).roll(-1), torch.arange(200).roll(-2)], dim=1)
+    for pairs, others in ((Pairs(images, 64), {0}), (Pairs(images, 64, neighbours), {0, 1, 2})):
+        passes = [[*pairs] for _ in range(2)]
+        assert len(passes[0]) == len(pairs) == 3
+        first, second = (
+            torch.cat([pair[i] for pair in passes[0]]).flatten() * 255 for i in range(2)
+        )
+        assert len(first.round().unique()) == 192
+        steps = (second - first).round().long().remainder(200).tolist()
+        assert set(steps) == others
+        assert steps.count(0) > 75
+        assert not torch.equal(passes[0][0][0], passes[1][0][0])
+
+
+# Rivals
+
+
+def test_nt_xent_is_its_definition():
+    Z = torch.randn(6, 4, generator=torch.Generator().manual_seed(0))
+    cosine = torch.cosine_similarity(Z[:, None], Z[None], dim=2) / 0.5
+    losses = []
+    for i in range(6):
+        others = [j for j in range(6) if j != i]
+        losses.append(torch.logsumexp(cosine[i, others], dim=0) - cosine[i, (i + 3) % 6])
+    torch.testing.assert_close(nt_xent(Z), torch.stack(losses).mean())
+
+
+def test_fixmatch_learns_from_what_a_weak_view_is_sure_about():
+    x, y = torch.tensor([[1.0, 0.0], [0.0, 3.0]]), torch.tensor([0, 0])
+    weak, strong = torch.tensor([[9.0, 0.0], [0.5, 0.0]]), torch.tensor([[0.0, 1.0], [0.0, 9.0]])
+    strong.requires_grad_()
+    loss = fixmatch_loss(torch.nn.Identity(), x, y, weak, strong)
+    expected = cross_entropy(x, y) + cross_entropy(strong[:1], torch.tensor([0])) / 2
+    torch.testing.assert_close(loss, expected)
+    loss.backward()
+    assert strong.grad[1].abs().max() == 0.0
+
+
+def test_a_training_ends_after_its_steps_or_seconds():
+    module = torch.nn.Linear(1, 1)
+
+    def loss():
+        return module(torch.ones(1)).square().sum()
+
+    assert optimise(module, loss, 0.05, steps=150) == 150
+    assert loss().item() < 1e-2
+    ticks = iter(range(100))  # a second each
+    assert optimise(module, loss, 0.05, seconds=7.0, clock=lambda: float(next(ticks))) == 7
+
+
+# The benchmark
+
+TINY = (
+    "--images 120 --test-images 60 --width 4 --stride 2 --epochs 8 --pairs 30 --perturbations 2 "
+    "--steps 4 --student-epochs 1 --n-labels 1 2 --long-n-labels 2 --draws 2 --seconds 0.1 "
+    "--device cpu"
+)
+FEW = ["views: *", "*: logistic", "fresh*", "FixMatch"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Three classes of stripes, which differ in their width and in no colour."""
+    folder, rng = tmp_path_factory.mktemp("photographs"), np.random.default_rng(0)
+    for part, n in (("train", 40), ("test", 20)):
+        for name, period in (("broad", 16.0), ("narrow", 3.0), ("plain", math.inf)):
+            place = folder / "cifar-10" / part / name
+            place.mkdir(parents=True)
+            for number in range(n):
+                wave = np.sin(2 * np.pi * (np.arange(32) + rng.uniform(0, 16)) / period)
+                colour = rng.uniform(60, 120, 3) if period < math.inf else rng.uniform(0, 1, 3)
+                pixels = 128 + wave[None, :, None] * colour + rng.normal(0, 5, (32, 32, 3))
+                image = Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8))
+                image.save(place / f"{number}.png")
+    return folder
+
+
+def test_what_was_measured_is_not_measured_again(folder, tmp_path):
+    arguments = [*TINY.split(), "--data-dir", folder, "--output", tmp_path, "--quiet"]
+    arguments += ["--methods", *FEW]
+
+    def results():
+        assert status_of(photographs, arguments) == 0
+        return written(tmp_path)
+
+    first = results()
+    frame = unpack_draws(first["scores"], FIGURES)
+    of_start = frame[frame["method"].str.startswith("views: ")]
+    assert of_start.groupby("method").size().tolist() == [4, 4, 4, 1]
+    assert set(frame["method"]) == {*select_names(FEW, photographs.METHODS)}
+    assert [entry["once"] for entry in first["once"]] == [*photographs.STARTS]
+    # Features that nobody told of stripes tell them apart; a third would be chance.
+    assert first["once"][0]["nearest"] > 60.0
+    assert first["once"][1]["seconds"] > first["once"][0]["seconds"]
+    # The log loses its last two records, as a kill may leave it; no start is learned again.
+    log = tmp_path / "photographs.jsonl"
+    *kept, _, last = log.read_text().splitlines()
+    log.write_text("\n".join(kept) + "\n" + last[:20])
+    again = results()
+    assert again["once"] == first["once"]
+    columns = ["method", "n_labels", "draw", "accuracy"]
+    timed = ["FixMatch", "fresh weights, strong views"]
+    frames = [f.loc[~f["method"].isin(timed), columns] for f in
+              (frame, unpack_draws(again["scores"], FIGURES))]  # fmt: skip
+    pd.testing.assert_frame_equal(*frames)
+
+
+def test_a_rival_without_a_time_is_refused(folder, tmp_path, capsys):
+    arguments = TINY.replace("--seconds 0.1", "").split()
+    arguments += ["--methods", "FixMatch", "--data-dir", folder, "--output", tmp_path, "--quiet"]
+    assert status_of(photographs, arguments) == 2
+    assert "add a method of 'views', or pass --seconds" in capsys.readouterr().err
+
+
+def test_draws_have_each_class_and_fewer_labels_are_part_of_more(folder, tmp_path):
+    data = load_photographs("cifar-10", folder, print)
+    setting = photographs.Setting(120, 60, 4, 1, 1, 40, 2, 4, 1)
+    bench = photographs.Bench(data, setting, photographs.Log(tmp_path / "log"))
+    few, more, other = (bench.labelled_rows(n, draw) for n, draw in ((2, 0), (5, 0), (5, 1)))
+    assert set(few) < set(more) != set(other)
+    assert np.bincount(bench.data.y[more]).tolist() == [5, 5, 5]
+    assert as_floats(bench.X).max() <= 1.0
+
+
+def test_tables_by_hand():
+    values = {"views: logistic": {4: [0.5, 0.6], 25: [0.7, 0.7]}, "FixMatch": {4: [0.4]}}
+    records = [
+        {"set": "cifar-10", "n_labels": n, "draw": draw, "method": method, "accuracy": accuracy}
+        | {"seconds": 2.0}
+        for method, by_n in values.items()
+        for n, accuracies in by_n.items()
+        for draw, accuracy in enumerate(accuracies)
+    ]
+    once = [{"once": "NT-Xent", "seconds": 60.0, "nearest": 70.0, "agreement": 55.55}]
+    results = {"once": once, "scores": pack_draws(records, range(2), FIGURES)}
+    table = build_table("photographs", results)
+    assert table.head == ["method", "N = 4", "N = 25"]
+    assert table.rows[:2] == [
+        ["views: logistic", "55.0 ± 7.1", "70.0 ± 0.0"],
+        ["FixMatch", "40.0", "-"],
+    ]
+    assert [row[1:] for row in table.rows[2:]] == [["88.6", "94.9"]]
+    first = build_table("photographs_first_draw", results)
+    assert first.rows[:2] == [["views: logistic", "50.0", "70.0"], ["FixMatch", "40.0", "-"]]
+    assert build_table("photographs_starts", results).rows == [["NT-Xent", "60.0", "70.0", "55.5"]]
+    seconds = build_table("photographs_seconds", results)
+    assert seconds.rows == [["views: logistic", "2"], ["FixMatch", "2"]]
