@@ -16,7 +16,7 @@ from reporting.results import Library
 
 PICTURE = "headline.png"
 COLUMNS = {
-    "fresh": "fresh weights (sentences: logistic regression)",
+    "fresh": "fresh weights, for sentences logistic regression",
     "rival": "best rival",
     "ours": "this package",
 }
