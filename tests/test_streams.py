@@ -98,7 +98,9 @@ def test_a_loader_in_the_order_of_fit_is_the_same_training():
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 @pytest.mark.parametrize(
-    "options", [{}, {"generator": torch.Generator()}, {"num_workers": 2}], ids=str
+    "options",
+    [{}, {"generator": torch.Generator()}, {"num_workers": 2}],
+    ids=["plain", "own generator", "workers"],
 )
 @pytest.mark.parametrize("data", [Drawing(), Views()], ids=["one view", "two views"])
 def test_one_seed_gives_the_same_weights_and_leaves_generators_alone(data, options):
