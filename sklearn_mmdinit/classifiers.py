@@ -115,25 +115,25 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
           labels, the learned features change before the last layer fits them [1]_. The last layer
           must be linear, and neither frozen nor under a norm that limits its weights.
         - "paper": all layers at once, from the initial weights.
-        - "auto": "head-first" if the initial weights are learned and the last layer is such a
-          one, else "paper".
+        - "auto": "head-first" if the initial weights are learned and it can fit the last layer,
+          else "paper".
     skip_connection : bool, default=False
         Whether a linear map of the input is added to the logits. The network can then use the row
         itself, even if the hidden layers have lost information. Recommended for tables.
     optimizer : {"adam", "adamw", "rmsprop", "sgd"} or type, default="adam"
-        Or a subclass of :class:`torch.optim.Optimizer`. Its arguments are parameters here, such
-        as ``optimizer__weight_decay``.
+        A name, or a subclass of :class:`torch.optim.Optimizer`. Its arguments are parameters here,
+        such as ``optimizer__weight_decay``.
     learning_rate_init : float or "auto", default="auto"
         Learning rate. "auto": 0.001, with "head-first" 0.0001.
     batch_size : int, default=50
         Rows of a mini-batch.
     max_iter : int or "auto", default="auto"
-        Number of epochs. "auto": 10, with "head-first" 30. With 0 only the last layer is fitted, if
-        "head-first".
+        Number of epochs. "auto": 10, with "head-first" 30. With 0 epochs "head-first" fits only the
+        last layer.
     validation_split : float, splitter, tuple, None or "auto", default="auto"
         The validation set, which chooses the best epoch, among the rows with a label and a weight.
-        A number is a random fraction of them, stratified where possible. Of a scikit-learn
-        splitter the first split is taken. A tuple (X_val, y_val) gives other rows, which earlier
+        A number is a random fraction of them, stratified where possible. A scikit-learn splitter
+        gives its first split. A tuple (X_val, y_val) gives other rows, which earlier
         steps of a Pipeline do not transform. None: no validation, and the last epoch is kept.
         "auto": 1/6, with "head-first" None.
     class_weight : None, "balanced" or dict, default=None
@@ -399,7 +399,7 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
         warned = start.must_learn or warm_start.attached_theta0(X_given) is not None
         if not (warned or takes_integers(module)):
             checks.warn_if_unscaled(X, feature_names)
-        if not warned:  # else there is no scale yet, or `transform` has compared
+        if not warned:  # else theta0 has no scale yet, or the initializer's `transform` compared it
             warn_if_another_scale(X, start.theta0.row_mean, start.theta0.row_spread)
         self._choose_protocol(start)
         return start
@@ -448,8 +448,8 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
             self.fine_tuning_ = "head-first" if has_learned_head else "paper"
         elif self.fine_tuning == "head-first" and not start.head:
             raise ValueError(
-                "fine_tuning='head-first' needs a module whose logits come from an nn.Linear, not "
-                "frozen and free to take any weights, and those of "
+                "fine_tuning='head-first' needs a module whose logits come from an nn.Linear that "
+                "is not frozen and can take any weights; the logits of "
                 f"{start.theta0.architecture.module} do not; pass fine_tuning='paper'"
             )
         self._choices = {
@@ -575,8 +575,8 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities (n_samples, n_classes) in float32, in the order of ``classes_``.
 
-        X is as ``fit`` takes it. The other rows of X may change a probability by 1e-5. Rows with
-        values too large for the network raise a ValueError.
+        X is as ``fit`` takes it. Rounding depends on the other rows of X: it changes probabilities
+        by up to 1e-5. Rows with values too large for the network raise a ValueError.
         """
         check_is_fitted(self, "net_")
         probabilities = self.net_.predict_proba(net.Rows(self._validated(X)))

@@ -79,8 +79,8 @@ class Coherence(BaseEstimator):
         exactly, and much faster after half a minute of compiling in each process.
     n_components : int, None or "auto", default="auto"
         Number of principal components of X in which neighbours are searched. None: all columns.
-        "auto": 50, but all columns if all rows have the same length. Embeddings of an encoder often
-        do. Their nearest neighbours are then the rows of the largest cosine.
+        "auto": 50, but all columns if all rows have the same length, as embeddings of an encoder
+        often have. The nearest neighbours are then the rows with the largest cosine.
     shared_neighbor_power : float, default=2.0
         The weight of an edge is (1 + n) to this power, with n the number of neighbours that its two
         rows share. Walks then avoid edges between dense regions. With 0 all edges have the same
@@ -107,9 +107,9 @@ class Coherence(BaseEstimator):
 
         An nn.Module, such as a transform of torchvision or kornia, and a function of one argument
         (others may have defaults) take a tensor (n, ...) on the device of training instead, and
-        draw from the global generators, which are seeded in each step and restored. The two inputs
-        of the pairs have a call each, so that a transform that draws once a call changes them
-        differently.
+        draw from the global generators, which are seeded in each step and restored. The first
+        inputs of all pairs are one call, the second inputs another, so that a transform that draws
+        once a call changes the two inputs of a pair differently.
     memory : None, str or joblib.Memory, default=None
         Where joblib caches the neighbours, so that the next ``fit`` on these rows need not search.
 

@@ -1,9 +1,9 @@
 """Measures a theta0 as the paper does, and checks whether coherence may help.
 
 :func:`neighbor_agreement` takes only data. Every other function takes a fitted initializer, a
-fitted classifier or the :class:`~sklearn_mmdinit.Theta0` of a perceptron. Of a classifier it uses
-the initial weights, not the trained ones. It removes the gain from theta0 first. The defaults are
-the paper's: 128 random mini-batches of 32 rows, 256 perturbed networks.
+fitted classifier or the :class:`~sklearn_mmdinit.Theta0` of a perceptron. It measures the initial
+weights of a classifier, not the trained ones, and removes the gain from theta0 first. The defaults
+are the paper's: 128 random mini-batches of 32 rows, 256 perturbed networks.
 """
 
 from __future__ import annotations
@@ -353,7 +353,7 @@ class NeighborAgreement(NamedTuple):
 
 
 def _interval_of_difference(first: np.ndarray, second: np.ndarray) -> tuple[float, float]:
-    """95 % interval of the difference of two accuracies, from which rows (n,) each gets right."""
+    """95 % interval of the difference of two accuracies, by which rows (n,) each has right."""
     n = len(first) + 2  # one more row for each, so that few rows give a wide interval
     only_first, only_second = (
         (np.sum(a & ~b) + 1) / n for a, b in ((first, second), (second, first))

@@ -67,27 +67,31 @@ class EmbeddingClassifier(PartlyLabelled):
     r"""A classifier of embeddings, such as sentences, with few labels and many unlabelled rows.
 
     Rows are scaled to length 1. Let :math:`h(x)` be features that an initializer learns from all
-    rows, scaled to length 1, :math:`f_c(x)` the labels of class c that spread to the neighbours of
-    x [1]_, and :math:`q_c(x)` the probabilities of a logistic regression on the labelled rows. Then
+    rows, scaled to length 1. Labels spread on the graph of nearest neighbours [1]_, and
+    :math:`f_c(x)` is the share of class c among the labels that reach x; for a new row, those that
+    reach its neighbours. The probability of c by a logistic regression on the labelled rows is
+    :math:`q_c(x)`. Then
 
     .. math::
 
         \log p(c \mid x) = 40 \, m_c^\top x + 5 \, {m'_c}^\top h(x) - \tfrac12 \log n_c
         + \tfrac32 \log (f_c(x) + 10^{-3}) + \log q_c(x) + \text{const}.
 
-    The directions :math:`m_c` and :math:`m'_c`, of length 1, are means of the rows of a class, and
-    :math:`n_c` is their number. They are found by 12 rounds of EM: unlabelled rows belong to
-    classes by p, labelled ones to theirs. This is soft k-means from labelled rows on [2]_, with a
-    prior for each row.
+    The vectors :math:`m_c` and :math:`m'_c` are the means of x and of :math:`h(x)` over the rows of
+    class c, scaled to length 1, and :math:`n_c` is the number of these rows plus 1. They are found
+    by 12 rounds of EM: a labelled row belongs to its class, an unlabelled one to each class with
+    the weight p. This is soft k-means that begins with the labelled rows [2]_, with a prior for
+    each row.
 
     Parameters
     ----------
     features : "auto", transformer or None, default="auto"
-        Learned features h. A clone of it learns from all rows; they have length
-        ``sqrt(n_features)`` there, so that entries are about 1. "auto": :class:`LearnedFeatures`
-        without the row, of ``MMDInitializer((1024,), coherence=Coherence(walk_length=10))``
-        without the paper's terms. A ``FrozenEstimator`` of fitted features is used as it is. None:
-        no features, which saves most of the time and loses some accuracy.
+        Learned features h. A clone of it learns from all rows, scaled to the length
+        ``sqrt(n_features)``, so that their values are about 1. "auto": the hidden activations of
+        ``MMDInitializer((1024,), coherence=Coherence(walk_length=10))``, trained without the
+        paper's terms, by :class:`LearnedFeatures` with ``with_row=False``. A ``FrozenEstimator`` of
+        fitted features is used as it is. None: no features, which saves most of the time and loses
+        some accuracy.
     unlabelled_label : int, float or str, default=None
         Label, such as -1, of rows that have none. They are used like ``X_unlabelled``.
     random_state : int, RandomState instance or None, default=None
@@ -216,7 +220,7 @@ class EmbeddingClassifier(PartlyLabelled):
         return checked if y else checked[0]
 
     def _learned_features(self, rows: np.ndarray, y: np.ndarray) -> Any:
-        """The features, learned from rows of length 1 with classes y or -1; None for none."""
+        """The features, learned from rows of length 1 with classes y or -1; or None."""
         features = self.features
         if features is None:
             return None

@@ -59,12 +59,13 @@ PAPER_WEIGHTS = ("uniformity_weight", "degeneracy_weight", "detachment_weight")
 # Number of the first step of `score`. No training reaches it, so their draws are never the same.
 _FIRST_SCORE_STEP = 1 << 31
 
-# With coherence, gain="auto" is chosen by the first step of fine-tuning, which is Adam's at this
-# learning rate: it moves a logit by _FIRST_MOVE, in the mean over _JUDGED_ROWS rows.
+# With coherence, gain="auto" is such that the first step of fine-tuning moves a logit by
+# _FIRST_MOVE. The step is Adam's at this learning rate, and the mean is over _JUDGED_ROWS rows.
 _FIRST_MOVE, _FINE_TUNING_RATE = 0.75, 1e-3
 _JUDGED_ROWS = 2048
 
-# A loss above this factor times the first one (or times 1) has diverged: mini-batches vary less.
+# Training has diverged if the loss is above this factor times the larger of the first loss and 1.
+# The loss of a single mini-batch varies less.
 _DIVERGED = 4.0
 
 # Predictions have collapsed if their mean squared correlation over this many of them is above this.
@@ -108,8 +109,8 @@ class _CarriesTheta0(_HiddenFeatures, auto_wrap_output_keys=None):  # type: igno
         ndarray
             X itself, as a read-only array that carries theta0 to the next step of a pipeline. It
             stays an array where ``set_output`` asks for a DataFrame, which cannot carry theta0.
-            With ``output="hidden"``: inputs of the last layer at theta0, (n_samples, n_units). The
-            other rows of X may change a value by 1e-5 of the largest value.
+            With ``output="hidden"``: inputs of the last layer at theta0, (n_samples, n_units).
+            Rounding depends on the other rows of X: it changes values by up to 1e-5 of the largest.
         """
         check_is_fitted(self, "theta0_")
         checks.check_argument("output", self.output, checks.one_of(OUTPUTS))
@@ -184,10 +185,10 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
     max_iter : int or "auto", default="auto"
         Epochs over X. "auto" without coherence: 5. "auto" with coherence: the learning rate stays
         constant until L_coh stops falling. If L_coh is then at most 0.4, the rate stays constant
-        for as many steps again. Then it falls, for half as many steps as it was constant. The
-        least number of steps is n_samples / 20, but not below 225 nor above 3,000. The largest
-        number is 1,500, or the least number if that is larger. Fewer steps may give weights that
-        are worse than random ones.
+        for as many steps again. Then it falls, for half as many steps as it was constant. There
+        are at least n_samples / 20 steps; this minimum is itself between 225 and 3,000. There are
+        at most 1,500 steps, or the minimum if that is larger. Fewer steps may give weights that are
+        worse than random ones.
     random_state : int, RandomState instance or None, default=None
         Seed of initial weights, order of rows, perturbations and uniform samples.
     module : None, nn.Module or subclass of it, default=None
@@ -760,7 +761,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
     def _settings(
         self, X: np.ndarray, coherence: Coherence | None, config: Config, fresh: State
     ) -> dict[str, str]:
-        """A text for everything that affects the training; a checkpoint serves only equal texts."""
+        """A text for everything that affects the training; a checkpoint must have equal texts."""
         # The same rows have the same hash in any layout. Rows in C order are not copied.
         rows = np.ascontiguousarray(X, X.dtype.newbyteorder("="))
         return {

@@ -233,7 +233,7 @@ class LearnedFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return self
 
     def _prepared(self, X: np.ndarray, given: Any, name: str, seed: int) -> Any:
-        """The fitted initializer, checked for rows X; of an unfitted one a clone, ready to fit."""
+        """The initializer checked for rows X; if it is not fitted, a clone that is ready to fit."""
         if not is_initializer(given):
             raise TypeError(f"{name} must be an initializer, fitted or not, got {given!r}")
         if is_fitted_initializer(given):

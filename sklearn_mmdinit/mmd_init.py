@@ -42,9 +42,10 @@ def mmd_init_(module: nn.Module, data: Any, **params: Any) -> list[dict[str, flo
     data : array-like, Tensor, Dataset or DataLoader
         Unlabelled examples (n, ...). A Dataset or DataLoader gives tensors, or tuples whose first
         item is one. A DataLoader or an IterableDataset is a stream: each epoch is a pass over it,
-        and no row is kept. With a coherence it gives two views of each example, which are the
-        positive pairs. If it gives one, the graph of the examples is needed: they are read once, in
-        their order, into an array in memory, as those of any other Dataset are.
+        and no row is kept. With a coherence a stream gives two views of each example, which are the
+        positive pairs. If it gives only one, positive pairs come from a graph of all examples.
+        Then they are read once, in their order, into an array in memory. Any other Dataset is
+        always read in this way.
     **params : dict
         Parameters of :class:`MMDInitializer`, except those that describe a perceptron.
 
@@ -74,17 +75,18 @@ def mmd_init_(module: nn.Module, data: Any, **params: Any) -> list[dict[str, flo
     With a coherence a mini-batch is what the loader gives; ``coherence.batch_size`` is used only
     for an IterableDataset without a DataLoader. The paper's terms take its first ``batch_size``
     examples. Without a coherence what the loader gives is divided into mini-batches of
-    ``batch_size``. Incomplete ones are left out, so that the loader should shuffle.
+    ``batch_size``. Incomplete ones are left out. Let the loader shuffle, so that these are other
+    examples in each epoch.
 
-    The loader's order, shuffling, workers and augmentation are its own. Meanwhile the global
+    The loader decides order, shuffling, workers and augmentation. While it is read, the global
     generators of PyTorch, Python and NumPy, and the loader's own, are seeded from `random_state`;
     afterwards they are as before. Two calls with one seed then learn the same weights, unless
     ``persistent_workers=True`` keeps draws of workers.
 
-    The first 2,048 examples, or fewer large ones, describe the data: the module is inspected on
-    them. ``max_iter="auto"`` with a coherence needs no length of the loader, and takes 3,000 steps
-    where there is none. Other values count epochs, so that passes have to end. With ``max_iter=1``
-    and no length the learning rate does not fall.
+    The module is inspected on the first 2,048 examples, or on fewer if they are large. The scale
+    of the data is measured on them too. With a coherence, ``max_iter="auto"`` also works for a
+    loader without a length: training takes 3,000 steps. Other values of ``max_iter`` count epochs,
+    so each pass must end. With ``max_iter=1`` and no length the learning rate does not fall.
 
     Examples
     --------
@@ -140,7 +142,7 @@ class _OfStream(MMDInitializer):
 def _read_or_streamed(
     initializer: MMDInitializer, data: Dataset[Any] | DataLoader[Any]
 ) -> tuple[MMDInitializer, np.ndarray]:
-    """The initializer for data, and all its rows; or one of the stream, and its first rows."""
+    """The initializer and all rows of the data; or one for the stream, and its first rows."""
     name, coherence = type(data).__name__, coherence_of(initializer.coherence)
     is_loader = isinstance(data, DataLoader)
     size = coherence.batch_size if coherence else _EXAMPLES_AT_A_TIME
@@ -157,8 +159,9 @@ def _read_or_streamed(
         return initializer, _read(passes)
     if not is_stream:
         raise ValueError(
-            f"data={name} gives two views of each example, which a coherence takes in the order of "
-            f"a loader; pass DataLoader(data, {size}, shuffle=True), or a Dataset that gives one"
+            f"data={name} gives two views of each example, and only a DataLoader says in which "
+            f"order to read them; pass DataLoader(data, {size}, shuffle=True), or a Dataset that "
+            "gives one view of each example"
         )
     if passes.size < 2:
         raise ValueError(

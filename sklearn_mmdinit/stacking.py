@@ -170,7 +170,7 @@ def _drawn_unlabelled(rows: _Rows, seed: int) -> Any:
 
 
 def _automatic_starts(network: Any, X: Any) -> list[Any]:
-    """The starts for "auto": fresh weights; if an example is an array also two initializers."""
+    """The starts for "auto": fresh weights; if X has more than two axes also two initializers."""
     if X.ndim == 2:
         return [None]
     parameters = network.get_params(deep=False)
@@ -245,7 +245,8 @@ class StackedStartsClassifier(PartlyLabelled):
         ``RandomForestClassifier(100, min_samples_leaf=3)`` for flat rows, None if an example has
         several axes.
     cv : int, default=5
-        Number of stratified folds, at least 2. If no class has as many labels, there are fewer.
+        Number of stratified folds, at least 2. There are never more than the labels of the most
+        frequent class.
     min_advantage : float, default=2.0
         The value of z, at least 0, at which s is one half, so that v and u count the same. A
         smaller value follows the held-out labels sooner. A larger value stays closer to the

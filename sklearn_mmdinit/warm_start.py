@@ -26,8 +26,8 @@ from .networks.builder import fresh_theta0
 from .theta0 import Architecture, Theta0, load_theta0, start_, theta0_in
 
 _VALID = (
-    "None, 'auto', 'pipeline', an initializer (not its class), a Theta0 (for that of a classifier "
-    "pass its theta0_) or the path of a .safetensors file"
+    "None, 'auto', 'pipeline', an initializer (not its class), a Theta0 (a fitted classifier has "
+    "one as theta0_) or the path of a .safetensors file"
 )
 _LOST_BY = (
     "Any step between the initializer and the classifier loses it, and so do a FeatureUnion or a "
@@ -112,7 +112,7 @@ def is_fitted_initializer(source: Any) -> bool:
 
 
 def fitted_or_cloned(given: Sequence[Any], cloned: Sequence[Any]) -> list[Any]:
-    """The clones, but initializers that are fitted as they were given: a clone is not fitted."""
+    """The clones, but a fitted initializer itself, because its clone is not fitted."""
     pairs = zip(given, cloned, strict=True)
     return [one if is_fitted_initializer(one) else its_clone for one, its_clone in pairs]
 

@@ -156,7 +156,7 @@ def full_precision() -> Iterator[None]:
 
 @contextmanager
 def own_settings() -> Iterator[None]:
-    """As ``full_precision``; a new thread begins with the process's number of PyTorch threads."""
+    """``full_precision``, and a new thread gets the process's number of PyTorch threads."""
     settle_num_threads()
     with full_precision():
         yield

@@ -17,10 +17,10 @@ _NUMBERS_AT_A_TIME = 1 << 20  # float64 numbers of a block: 8 MiB
 _ROWS_COMPARED = 256
 # With fewer rows, or fewer values in them, a difference may be chance.
 _FEWEST_ROWS, _FEWEST_NUMBERS = 5, 100
-# Limits of the three ratios of `compare_scales`, which are near 1 on the same scale. The first is
-# too large above _FAR. The two others are too small only together: pixels from 0 to 1 have less
-# than 1/9 of the variance of standardised ones. Rows of a single cluster have little variance too,
-# but they lie about another mean, so that the second ratio stays above _NEAR.
+# Limits of the three ratios of `compare_scales`, which are near 1 on the same scale. Scales differ
+# if far > _FAR, or if both near < _NEAR and variance < _NARROW. Pixels from 0 to 1 have less than
+# 1/9 of the variance of standardised ones. Rows of a single cluster have little variance too, but
+# they lie about another mean, so that near stays above _NEAR.
 _FAR, _NARROW, _NEAR = 5.0, 1 / 8, 1 / 2
 
 

@@ -47,9 +47,9 @@ _setting = threading.Lock()
 def _set_num_threads_here(n: int) -> None:
     """Set the number of PyTorch's threads for the calling thread alone.
 
-    PyTorch's own function also sets the number for all later threads. A new thread reads that
-    number first, and restores it afterwards. :func:`settle_num_threads` lets a thread that begins
-    in between wait until then.
+    PyTorch's own function also sets the number for all later threads. So a helper thread reads that
+    number before, and sets it again after. A thread that begins in between waits for this in
+    :func:`settle_num_threads`.
     """
     if n == torch.get_num_threads():
         return

@@ -192,7 +192,8 @@ _N_ROWS_SAMPLED = 1000  # for judging scales
 _LARGE = 20.0
 # Shorter rows need far larger weights. Pixels that were divided by 255 twice have a length of 0.04.
 _SHORT = 0.1
-# Values of rows of one length are too small below this root mean square; so many rows show it.
+# Rows of one length, up to the relative difference _SAME_LENGTH, have too small values below the
+# root mean square _SMALL. With few rows equal lengths may be chance.
 _SMALL, _FEWEST_OF_ONE_LENGTH, _SAME_LENGTH = 0.2, 10, 1e-3
 # X and X_unlabelled may differ in scale by this factor.
 _LARGEST_RATIO = 3.0

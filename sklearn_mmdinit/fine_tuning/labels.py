@@ -57,7 +57,7 @@ def warn_if_few(X: Any, y: Any, advice: str = _PASS_ALL_ROWS) -> None:
 
 
 def replace_missing(y: Any, unlabelled_label: Any) -> tuple[Any, Any]:
-    """Labels in which a valid one stands for each NaN and None, and a mask of these places."""
+    """Labels, with a valid label in place of each NaN and None, and a mask of these places."""
     y = array_of(y)
     labels = np.array(y, dtype=object)  # a copy
     missing = missing_in(labels) if labels.ndim == 1 else np.zeros(1, dtype=bool)
@@ -239,7 +239,7 @@ def split_rows(
 
 
 def _split_of_splitter(splitter: Any, X: Any, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The first split of a splitter of the user; a ValueError if it is not one of these rows."""
+    """The first split of a user's splitter; a ValueError if it does not fit these rows."""
     train, valid = map(np.asarray, next(iter(splitter.split(X, y)), ((), ())))
     if len(train) == 0 or len(valid) == 0:
         raise ValueError(f"the split has {len(train)} training and {len(valid)} validation rows")

@@ -443,8 +443,8 @@ def build_net(
 ) -> Net:
     """An initialized net for Rows of `row_size` numbers.
 
-    Of skorch's parameters, defaults give way to the caller's `skorch_params`, and both to what is
-    fixed here, `params` included. `module_draws` says whether the module may draw random numbers in
+    The caller's `skorch_params` replace the defaults here. `params` and what is fixed here replace
+    both. `module_draws` says whether the module may draw random numbers in
     training.
     """
     given = {name: value for name, value in skorch_params.items() if not is_auto(value)}

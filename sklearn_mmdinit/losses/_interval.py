@@ -50,7 +50,7 @@ _N_HALVINGS = 14
 
 @cache
 def _lagrange_coefficients(device: torch.device) -> torch.Tensor:
-    """Coefficients (power, 2 * node) of the nodes -2 .. 3: of the polynomials and derivatives."""
+    """Coefficients (power, 12): of Lagrange polynomials for -2 .. 3, then of their derivatives."""
     nodes = torch.arange(_ORDER, dtype=torch.float64) - 2
     polynomials = torch.linalg.inv(torch.vander(nodes, increasing=True))
     derivatives = torch.zeros_like(polynomials)
@@ -145,7 +145,10 @@ def _within_by_pairs(p: torch.Tensor, gamma: torch.Tensor) -> Piece:
 
 
 def closed_form_mmd(p: torch.Tensor, gamma: torch.Tensor, *, on_grid: bool = True) -> torch.Tensor:
-    """MMD (B,) of p (B, K) and the exact uniform law; without the grid for any bandwidth."""
+    """MMD (B,) of p (B, K) and the exact uniform law.
+
+    The grid needs the bandwidths of ``grid_is_exact``. ``on_grid=False`` serves any bandwidth.
+    """
     n_p = p.shape[1]
     on_grid &= n_p > FEW_POINTS
     within, n_numbers = (_within_on_grid, _N_NODES) if on_grid else (_within_by_pairs, n_p**2)
@@ -173,8 +176,8 @@ def closed_form_mmd(p: torch.Tensor, gamma: torch.Tensor, *, on_grid: bool = Tru
 def grid_is_exact(gamma: torch.Tensor, n_p: int, n_u: int) -> bool:
     """Whether the grid's error is below 1e-6.
 
-    On a CPU the bandwidths show it. Reading them would wait for a GPU, where the numbers of points
-    decide.
+    On a CPU the bandwidths decide. On a GPU the numbers of points decide, because reading the
+    bandwidths would wait for the GPU.
     """
     if gamma.device.type == "cpu":
         return float(gamma.min()) >= _SMALLEST_BANDWIDTH
@@ -205,7 +208,8 @@ def _medians(p: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
     target = rank_of_median + n + n_pairs
     span = points[:, -1:] - points[:, :1]
     low = torch.zeros_like(span)
-    # A GPU takes longer to launch operations than to try 31 distances, which are five halvings.
+    # Trying 31 distances at once replaces five halvings. On a GPU this is faster, because launching
+    # an operation takes longer than computing it.
     at_once = 1 if p.device.type == "cpu" else 5
     parts = torch.arange(1, 2**at_once, device=p.device)
     for n_halvings in range(at_once, _N_HALVINGS + at_once, at_once):

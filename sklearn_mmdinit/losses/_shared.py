@@ -19,9 +19,9 @@ BANDWIDTH_FACTORS = tuple(2.0**i for i in range(-4, 5))
 # Identical predictions and samples have the median distance 0.
 MIN_BANDWIDTH = 1e-6
 
-# Pairs of points in one operation: those of several inputs, if these have few points. On a CPU the
-# distances stay in the cache. A GPU takes longer to launch an operation than to compute 2^17 pairs,
-# and 2^23 take 64 MiB in float64.
+# Pairs of points that one operation computes. Inputs with few points share an operation. On a CPU
+# the distances stay in the cache. A GPU takes longer to launch an operation than to compute 2^17
+# pairs, and 2^23 take 64 MiB in float64.
 _PAIRS_AT_ONCE, _PAIRS_ON_GPU = 1 << 17, 1 << 23
 
 # The 4th power of a smaller number would be denormal in float32: arithmetic on it takes many times
@@ -61,7 +61,7 @@ def checked_predictions(predictions: torch.Tensor) -> torch.Tensor:
 
 
 def groups(start: int, stop: int, n_pairs: int, device: torch.device) -> Iterator[slice]:
-    """Slices of the inputs from start to stop that share operations, for `n_pairs` of each."""
+    """Slices of the inputs from start to stop, each for one operation; an input has `n_pairs`."""
     at_once = _PAIRS_AT_ONCE if device.type == "cpu" else _PAIRS_ON_GPU
     size = max(at_once // n_pairs, 1)
     return (slice(i, min(i + size, stop)) for i in range(start, stop, size))
@@ -128,7 +128,7 @@ def bandwidths(gamma: torch.Tensor) -> list[torch.Tensor]:
 def kernel_and_slope(
     squared: torch.Tensor, gamma: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The kernel and its slope over the squared distance, fast and without a gradient.
+    """The kernel and its derivative by the squared distance, fast and without autograd.
 
     An exponential with its 4th and 16th power gives three Gaussians, so three exponentials give all
     nine. In float32 the error is 5e-6. With powers of a single exponential it would be 7e-3.

@@ -92,7 +92,7 @@ def uniformity(P: torch.Tensor, U: torch.Tensor, *, closed_form: bool = False) -
         gamma = interval_median(p.detach(), u)
         if grid_is_exact(gamma, p.shape[1], len(u)):
             return (closed_form_mmd(p, gamma) if closed_form else interval_mmd(p, u, gamma)).mean()
-    # The median of all pairs is exact. The error of interval_median is too large for a small one.
+    # The median of all pairs is exact. If it is small, the error of interval_median is too large.
     if closed_form:
         gamma = median_bandwidth(P.detach().transpose(0, 1), U)
         return closed_form_mmd(P[..., 0].mT, gamma, on_grid=False).mean().to(dtype)
@@ -154,7 +154,7 @@ def _values_and_gradients(
     kernels, slopes = kernel_and_slope(squared, gamma[:, None])
     of_p = kernels[:, :n_of_p].view(shape).mean(dim=1)
     within, between = of_p[:, :n_p].mean(dim=1), of_p[:, n_p:].mean(dim=1)
-    # Pairs within U stand once, and none is of a point with itself.
+    # Each pair within U is there once, and no point is paired with itself.
     values = combine_means(within, between, kernels[:, n_of_p:].mean(dim=1), n_p, None)
     # d k(p, q) / dp = 2 k'(|p - q|^2) (p - q); a pair within P counts twice.
     points = _with_samples(predictions, U)

@@ -64,7 +64,10 @@ def follows_rows(norm: _BatchNorm) -> bool:
 
 
 def paper_std(parameter: torch.Tensor, scale: float) -> float:
-    """The paper's: s / sqrt(n_in) of weights (n_out, n_in, ...), s / sqrt(n_out) of biases."""
+    """The paper's standard deviation: s / sqrt(n_in) for a weight, s / sqrt(n_out) for a bias.
+
+    A weight has the shape (n_out, n_in, ...).
+    """
     n = max(parameter.numel(), 1)
     if parameter.ndim >= 2:
         n //= max(len(parameter), 1)

@@ -63,7 +63,7 @@ class NetworkBuilder:
         fresh, integers = fresh_theta0(factory, module, X.shape[1:]), takes_integers(module)
         known = _architecture_of_perceptron(factory, X)
         if known is not None and sampler != "functional" and hidden_layer is None:
-            # Passes would only show what the arguments say.
+            # The arguments of an MLP say all that a pass would show.
             n, chain = known.n_classes, known.chain
             taps = dict.fromkeys(range(len(known.keywords["hidden_layer_sizes"])), 0)
             info = ModuleInfo(n, "gram", taps=taps, last_layer=known.last_layer, n_biases=n)
@@ -146,7 +146,7 @@ def as_examples(X: np.ndarray, integers: bool) -> torch.Tensor:
 
 
 def _with_casts(factory: ModuleFactory, X: Any) -> ModuleFactory:
-    """The factory, with `casts` set if its module takes rows X (n, ...), but not in float32."""
+    """The factory; `casts` is set if the module passes X as it is, but not once it is float32."""
 
     def passes(module: nn.Module) -> bool:
         module.cpu().eval()
@@ -191,7 +191,7 @@ def fresh_theta0(factory: ModuleFactory, module: nn.Module, input_shape: tuple[i
 
 
 def module_to_train(factory: ModuleFactory, X: Any) -> tuple[ModuleFactory, nn.Module, Theta0]:
-    """The factory for rows X (n, ...), a module of it that is only fine-tuned, and its weights."""
+    """For fine-tuning on rows X (n, ...): the factory, a new module of it, and its weights."""
     rows = X[:N_EXAMPLES]
     factory = _with_casts(factory, rows)
     module = factory.build_to_train()

@@ -34,8 +34,9 @@ def functional_logits(
     n_activations: int = 0,
     draws: bool = False,
 ) -> torch.Tensor:
-    """Logits (K, B, d) of K networks around a module on X (B, ...), differentiable as the module.
+    """Logits (K, B, d) of K networks around a module on X (B, ...).
 
+    They are differentiable as often as the module is.
     `n_activations`: how many numbers a pass computes for one example, which decides the size of a
     chunk. `draws`: whether the module draws random numbers, as dropout does.
     """

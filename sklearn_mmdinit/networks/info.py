@@ -25,8 +25,8 @@ from .passes import TAPPED, explained_single_row, hidden_activations, hooked, is
 
 SAMPLERS = ("auto", "gram", "functional")
 
-# Number of examples of an inspection. A second pass has one example fewer: the axis of an output
-# that is then shorter counts examples. Batch normalisation needs at least two.
+# Number of examples of an inspection. A second pass has one example fewer: the axis along which an
+# output is then shorter is the axis of examples. Batch normalisation needs at least two.
 N_EXAMPLES = 4
 
 
@@ -40,8 +40,8 @@ class ModuleInfo:
     why_functional: str = ""  # why the sampler is not "gram"
     by_vmap: bool = True  # False: one network after the other
     n_activations: int = 0  # values that a pass computes for one example
-    # For calls of layers in TAPPED, except the one that returns the logits. A key is a call's
-    # number, its value the axis of the output that counts examples.
+    # For calls of layers in TAPPED, except the one that returns the logits: the number of the call,
+    # and the axis of examples in its output.
     taps: Mapping[int, int] = field(default_factory=dict)
     calls: tuple[str, ...] = ()  # names of the layers of TAPPED, in the order of all calls
     last_layer: str = ""  # the linear layer that returns the logits, or hidden_layer; "": none
@@ -168,7 +168,7 @@ class _Call:
     """One call of a layer of TAPPED."""
 
     layer: str
-    axis: int  # the axis of its output that counts examples; -1: none does
+    axis: int  # the axis of examples in its output; -1: there is none
     gives_logits: bool
 
 
@@ -359,7 +359,10 @@ def _axis(shape: torch.Size, fewer: torch.Size, n_rows: int) -> int:
 
 
 def _last_call(calls: Sequence[_Call], hidden_layer: str | None, module: nn.Module) -> int | None:
-    """Index of the call that returns the logits; else of the last call of `hidden_layer` or any."""
+    """Index of the call that returns the logits; None without calls.
+
+    If no call does, it is the last call of `hidden_layer`, or the last one if that is None.
+    """
     if hidden_layer is not None:
         linear = linear_layers(module, [call.layer for call in calls])
         if hidden_layer not in linear:
@@ -373,15 +376,15 @@ def _last_call(calls: Sequence[_Call], hidden_layer: str | None, module: nn.Modu
 
 
 def linear_layers(module: nn.Module, calls: Sequence[str]) -> list[str]:
-    """Names of linear layers among the calls; a ValueError where none has hidden activations."""
+    """Names of linear layers among the calls; a ValueError if there are no hidden activations."""
     linear = sorted({name for name in calls if isinstance(module.get_submodule(name), nn.Linear)})
     if linear in ([], [""]):
         what = "is a single linear layer" if linear else "calls no nn.Linear"
         raise ValueError(
-            f"the module {qualified_name(module)} {what}, so that it has no hidden activations, "
-            "which are the inputs of the last linear layer: let it end with a hidden layer, an "
-            "nn.Flatten if that is a convolution, and an nn.Linear; or leave out hidden_layer, "
-            "coherence and output='hidden'"
+            f"the module {qualified_name(module)} {what}, so it has no hidden activations (the "
+            "inputs of its last nn.Linear); add an nn.Linear at the end, after a hidden layer (and "
+            "an nn.Flatten, if that is a convolution), or leave out hidden_layer, coherence and "
+            "output='hidden'"
         )
     return linear
 

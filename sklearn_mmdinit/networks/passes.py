@@ -250,7 +250,7 @@ def _norms_of_chain(
 
     `layers` are those of ``gram_layers``. Each row passes forward once, not once for each class.
     """
-    # For each layer: what takes slopes (d, B, ...) at its output to those at its input.
+    # For each layer: a function from the gradients (d, B, ...) at its output to those at its input.
     backward: list[Callable[[torch.Tensor], torch.Tensor]] = []
     tapped: list[int] = []
     H, directly = X, False
@@ -371,7 +371,8 @@ def _logits_and_tapped(
             factor, shift = factor_and_shift(layer, *next(remaining[layer]))
             output = args[0] * factor.view(channels) + shift.view(channels)
         if not isinstance(layer, TAPPED):
-            # An activation in place hands on the same tensor, but with a higher version.
+            # An activation in place hands on the same tensor, but raises its version. What follows
+            # the activation is then not directly behind the tapped layer.
             if args[0] is not handed_on or handed_on._version:
                 return output
             tapped.pop()

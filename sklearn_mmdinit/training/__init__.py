@@ -14,8 +14,8 @@ from ..networks.passes import ROWS_OF_JACOBIANS
 # other tasks than the report.
 _PAPER = {"n_perturbations": 256, "learning_rate_init": 2e-4, "max_iter": 5}
 _COHERENT = {"n_perturbations": 32, "learning_rate_init": 4e-3}
-# With coherence the least number of steps is n_samples / 20, but from 225 to 3,000. The largest
-# number is 1,500, or the least number if that is larger.
+# With coherence there are at least n_samples / 20 steps; this minimum is itself between 225 and
+# 3,000. There are at most 1,500 steps, or the minimum if that is larger.
 _ROWS_FOR_EACH_STEP, _FEWEST_STEPS, _MOST_STEPS, _MOST_BY_LEVEL = 20, 225, 3000, 1500
 
 

@@ -88,7 +88,10 @@ class State:
         return self.n_planned * steps_an_epoch
 
     def last_step(self, config: Config, steps_an_epoch: float, last_epoch: int | None) -> float:
-        """The step at which `last_epoch` ends, or that L_coh decides, as far as is known now."""
+        """The step after which training ends, as far as is known now.
+
+        There `last_epoch` ends; if that is None, L_coh decides.
+        """
         if last_epoch is None:
             return self.n_steps_planned(config, steps_an_epoch)
         if last_epoch == self.n_ended:  # the product below would be 0 * inf
@@ -162,7 +165,7 @@ def train(
     """
     network, info = builder.network_at(state.current, device), builder.info
     optimizer = _adam(network, config, state, device)
-    if state.steps_in_epoch >= batches.steps_an_epoch:  # the unfinished epoch was one of more rows
+    if state.steps_in_epoch >= batches.steps_an_epoch:  # that epoch was over more rows
         state.steps_in_epoch = 0
     last_epoch = None if n_epochs is None else state.n_ended + n_epochs
 
@@ -263,7 +266,7 @@ def mean_loss(
     first_step: int,
     device: torch.device,
 ) -> float:
-    """The mean loss at theta0 over an epoch in the order of the rows, with draws of these steps."""
+    """The mean loss at theta0 over the rows in their order, with the draws from `first_step` on."""
     network, info = builder.network_at(theta0, device), builder.info
     n_steps, total = batches.steps_an_epoch, 0.0
     order = np.arange(n_steps * batches.size).reshape(n_steps, batches.size)

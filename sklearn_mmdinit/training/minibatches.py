@@ -17,10 +17,11 @@ from .._base.random_streams import augmentation_seed, permutation, rows_generato
 from .._base.validation import add_error_context, shortened
 from ..graph.walks import Walk
 
-# Of rows and a generator, or of a tensor on the device.
+# A function of rows and a generator, or of a tensor on the device.
 Augmentation = Callable[..., Any]
 
-# The mini-batches that are gathered at a time, and their numbers: 64 MiB in float32.
+# At most this many mini-batches are gathered at a time, and at most this many values (64 MiB in
+# float32).
 _STEPS_AT_A_TIME, _NUMBERS_AT_A_TIME = 100, 1 << 24
 
 
@@ -60,13 +61,14 @@ class RowBatches:
 
     @property
     def steps_an_epoch(self) -> int:
-        """Full mini-batches of an epoch. Rows that fill none are left out, others in each epoch."""
+        """Full mini-batches of an epoch. The rows left out differ between epochs."""
         return len(self.X) // self.size
 
     @property
     def most_steps_at_a_time(self) -> int:
         """Mini-batches that are gathered at once."""
-        # For each row: its values and those of the second row of its pair, or the draws of a walk.
+        # For each row: its values and those of the other row of its pair, or the draws of its walk
+        # if these are more.
         numbers = max(2 * self.X[0].size, self.pairs.mean_length if self.pairs else 1)
         return min(max(int(_NUMBERS_AT_A_TIME / (self.size * numbers)), 1), _STEPS_AT_A_TIME)
 
@@ -116,11 +118,11 @@ def takes_tensors(augmentation: Augmentation) -> bool:
 def augmented_on_device(
     augmentation: Any, batch: torch.Tensor, seed: int, step: int, *, looks: bool = False
 ) -> torch.Tensor:
-    """Augmented pairs (2 B, ...), on their device; a ValueError as of :func:`augmented`.
+    """Augmented pairs (2 B, ...), on their device; raises a ValueError as :func:`augmented` does.
 
-    The two inputs of the pairs have a call each: what a transform draws once for all rows then
-    differs between them. On a GPU values are not looked at, which would wait for it, unless
-    `looks`.
+    The first inputs of all pairs are one call, the second inputs another. So a transform that draws
+    once a call changes the two inputs of a pair differently. On a GPU NaN and infinity are errors
+    only if `looks`, because reading values would wait for the GPU.
     """
     name = shortened(f"augmentation={augmentation!r}")
     draws = seeded_for_user_code(augmentation_seed(seed, step), batch.device)

@@ -19,7 +19,8 @@ from .._base.random_streams import loader_seed, rows_generator
 from .._base.validation import add_error_context
 from .minibatches import Augmentation, augmented, augmented_on_device, takes_tensors
 
-# The first mini-batches describe the data: so many rows at least, unless they have more numbers.
+# The first mini-batches are read before training, until they have this many rows or values. The
+# module is inspected on them.
 _FIRST_ROWS, _FIRST_NUMBERS = 2048, 1 << 24
 UNKNOWN = sys.maxsize  # rows of a loader without a length
 
@@ -28,7 +29,10 @@ Views = tuple[torch.Tensor, ...]
 
 
 class Passes:
-    """Passes over a loader, whose draws follow from the seed; the first one has begun."""
+    """Passes over a loader, whose draws follow from the seed.
+
+    The constructor begins the first pass and keeps what it reads, until ``of(0)`` goes on with it.
+    """
 
     def __init__(self, loader: DataLoader[Any], name: str, seed: int) -> None:
         self.name = name
@@ -59,7 +63,7 @@ class Passes:
         if epoch or not self._read:
             return self._views(epoch)
         begun, self._read = self._read, deque()
-        # What is read is forgotten as it is handed on.
+        # Frees the memory of each mini-batch once it is handed on.
         return chain((begun.popleft() for _ in range(len(begun))), self._rest)
 
     def _context(self) -> AbstractContextManager[None]:
@@ -116,9 +120,12 @@ def _views_of(item: Any) -> Views:
 def _check_alike(views: Views, first: Views) -> None:
     """Raise a ValueError unless a mini-batch has examples like those of the first one."""
     if (len(views), views[0].shape[1:]) != (len(first), first[0].shape[1:]):
-        there, here = (f"{len(v)} of shape {tuple(v[0].shape[1:])}" for v in (first, views))
+        there, here = (
+            f"{'one view' if len(v) == 1 else 'two views'} of shape {tuple(v[0].shape[1:])}"
+            for v in (first, views)
+        )
         raise ValueError(
-            f"examples must have one shape, and one number of views: the first mini-batch has "
+            f"all examples must have the same shape and number of views: the first mini-batch has "
             f"{there}, and another has {here}; resize or pad them"
         )
 
@@ -133,7 +140,8 @@ class StreamBatches:
     integers: bool  # whether the module takes integers
     seed: int  # of the augmentation
     augmentation: Augmentation | None = None
-    # As far as known: no less than what the current pass has, and exact at its last mini-batch.
+    # Exact when a pass reaches its last mini-batch. Before that an estimate, which is always above
+    # the number of mini-batches so far.
     steps_an_epoch: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -145,7 +153,7 @@ class StreamBatches:
     ) -> Iterator[torch.Tensor]:
         """Mini-batches (B, ...) of an epoch on a device, without its `first` ones.
 
-        Of pairs a mini-batch has the first views, then the second.
+        A mini-batch of pairs has all first views, then all second views.
         """
         index = -1
         for index, (views, after) in enumerate(pairwise(chain(self._split(number), [None]))):

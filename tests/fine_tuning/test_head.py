@@ -174,7 +174,7 @@ def test_a_head_with_weight_norm_is_fitted_too(data):
 )
 def test_a_head_that_cannot_take_any_weights_stays(change, data):
     clf = with_head(change)
-    with pytest.raises(ValueError, match="not frozen and free to take any weights"):
+    with pytest.raises(ValueError, match="not frozen and can take any weights"):
         clf.fit(*data)
     start = MMDInitializer(module=clf.module, n_perturbations=4, max_iter=1, random_state=0)
     clf.set_params(module=None, warm_start_from=start.fit(data[0]), fine_tuning="auto")
