@@ -70,8 +70,8 @@ class Passes:
         return add_error_context(f"data={self.name} cannot be read")
 
     def _views(self, epoch: int) -> Iterator[Views]:
-        own = getattr(self._loader, "generator", None)
-        further = [] if own is None else [own]
+        generator = getattr(self._loader, "generator", None)
+        further = [] if generator is None else [generator]
         batches: Iterator[Any] | None = None
         first: Views | None = None
         n_rows = 0
