@@ -203,7 +203,8 @@ def needed(methods: Iterable[str]) -> list[str]:
 def record_key(data: Prepared, method: str, n_labels: int, draw: int) -> str:
     """What stands for all that decides a record."""
     made = METHODS[method].made
-    version = code_digest() if method.startswith("EmbeddingClassifier") else None
+    is_of_package = method.startswith(("EmbeddingClassifier", "features"))
+    version = code_digest(without=frozenset()) if is_of_package else None
     parts = [FORM, data.digest, data.X_digest, data.test_digest, data.seed, n_labels, draw, method]
     return digest_of([*parts, version, made and made_key(made, data), deciding_versions()])
 
