@@ -28,9 +28,11 @@ from module_zoo import (
     rows,
     twice,
 )
-from sklearn_mmdinit import MMDInitializer, networks
+from sklearn_mmdinit import MLP, MMDInitializer, networks
+from sklearn_mmdinit._base.module_factory import ModuleFactory
 from sklearn_mmdinit._base.random_streams import StepRandom
 from sklearn_mmdinit.networks import gram, parameter_stds
+from sklearn_mmdinit.networks.builder import NetworkBuilder
 from sklearn_mmdinit.networks.functional import functional_logits
 from sklearn_mmdinit.networks.gram import gram_layers, semidefinite_cholesky
 from sklearn_mmdinit.networks.info import inspect_module, perturbed_logits
@@ -476,6 +478,17 @@ def test_what_no_sampler_can_do_is_an_error_that_says_why():
     module.forward = lambda x: nn.Sequential.forward(module, x).detach()
     with pytest.raises(ValueError, match="depend on no parameter that requires a gradient"):
         inspect_module(module, X)
+
+
+@pytest.mark.parametrize("batch_norm", [False, True])
+def test_a_perceptron_s_arguments_say_what_its_passes_show(batch_norm):
+    X = rows()
+    keywords = {"n_features": 6, "hidden_layer_sizes": (5, 4), "n_classes": 3}
+    factory = ModuleFactory(MLP, keywords | {"batch_norm": batch_norm})
+    info = NetworkBuilder.of(factory, X)[0].info
+    _, seen, _ = looked_at(factory.build(), X)
+    for name in ("n_classes", "sampler", "taps", "last_layer", "n_biases"):
+        assert getattr(info, name) == getattr(seen, name), name
 
 
 def test_a_layer_with_two_names_trains():
