@@ -156,18 +156,9 @@ def hidden_activations(module: nn.Module, X: torch.Tensor, last_layer: str) -> t
     last = module.get_submodule(last_layer)
     layers = gram_layers(module)
     if layers and layers[-1] is last:
-        parts = _row_chunks(module, X, _ROWS_A_CHUNK)
-        if len(parts) == 1:
-            return _outputs(layers[:-1], X)
-        return chunked(
-            lambda i: _outputs(layers[:-1], parts[i]), len(parts), list(module.parameters())
-        )
+        return _by_rows(partial(_outputs, layers[:-1]), module, X, _ROWS_A_CHUNK)
     inputs: list[torch.Tensor] = []
-
-    def note(layer: nn.Module, args: Any, output: Any) -> None:
-        inputs.append(args[0])
-
-    with hooked([last], note):
+    with hooked([last], lambda layer, args, output: inputs.append(args[0])):
         module(X.clone())
     shape = tuple(inputs[-1].shape) if inputs else None
     if shape is None or shape[:-1] != X.shape[:1]:
@@ -178,11 +169,16 @@ def hidden_activations(module: nn.Module, X: torch.Tensor, last_layer: str) -> t
     return inputs[-1]
 
 
-def _row_chunks(module: nn.Module, X: torch.Tensor, n_rows: int) -> Sequence[torch.Tensor]:
-    """X in chunks of rows for threads; in one chunk if rows cannot be computed separately."""
+def _by_rows(
+    function: Callable[[torch.Tensor], torch.Tensor], module: nn.Module, X: torch.Tensor, n: int
+) -> torch.Tensor:
+    """``function(X)``, on threads by n rows at a time if rows can be computed separately."""
     # Batch normalisation needs all rows at once, and a GPU needs no threads.
     together = X.device.type != "cpu" or X.requires_grad or bool(batch_norms(module))
-    return X.split(len(X) if together else n_rows)
+    if together or len(X) <= n:
+        return function(X)
+    parts = X.split(n)
+    return chunked(lambda i: function(parts[i]), len(parts), list(module.parameters()))
 
 
 def _outputs(layers: Sequence[nn.Module], X: torch.Tensor) -> torch.Tensor:
@@ -223,18 +219,12 @@ def jacobian_norms(
     constants. Running statistics are updated from X.
     """
     statistics, layers = plain_pass(module, X), gram_layers(module)
-    parts = _row_chunks(module, X, ROWS_OF_JACOBIANS) if layers else [X]
-
-    def norms(i: int) -> torch.Tensor:
-        if layers:
-            return _norms_of_chain(layers, parts[i], taps, statistics)
-        return _norms_of_rows(module, parts[i], n_classes, taps, statistics)
-
     with plain_attention(), isolated(module):
-        if len(parts) > 1:
-            row_norms = chunked(norms, len(parts), list(module.parameters()))
+        if layers:
+            norms = partial(_norms_of_chain, layers, taps=taps, statistics=statistics)
+            row_norms = _by_rows(norms, module, X, ROWS_OF_JACOBIANS)
         else:
-            row_norms = norms(0)
+            row_norms = _norms_of_rows(module, X, n_classes, taps, statistics)
     # With separate heads a layer of one head does not affect the other classes. Their norms there
     # become 1, which adds nothing to the loss.
     affects = (row_norms.detach() > 1.001 * math.sqrt(_TINY)).any(dim=0)
