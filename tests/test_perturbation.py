@@ -22,6 +22,7 @@ from module_zoo import (
     Checkpointed,
     Convs,
     Words,
+    images,
     looked_at,
     of_zoo,
     perceptron,
@@ -478,6 +479,16 @@ def test_what_no_sampler_can_do_is_an_error_that_says_why():
     module.forward = lambda x: nn.Sequential.forward(module, x).detach()
     with pytest.raises(ValueError, match="depend on no parameter that requires a gradient"):
         inspect_module(module, X)
+
+
+def test_networks_in_channels_last_are_those_of_the_default_layout():
+    module = nn.Sequential(nn.Conv2d(1, 4, 3), nn.Conv2d(4, 4, 3), nn.ReLU(), nn.Conv2d(4, 4, 1))
+    module.extend([nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3)])
+    module[1].requires_grad_(False)
+    module, info, X = looked_at(module, images(6))
+    expected = draw(module, info, X, 5)
+    module, X = (value.to(memory_format=torch.channels_last) for value in (module, X))
+    assert_close(draw(module, info, X, 5), expected)  # vmap would warn of as_strided_
 
 
 @pytest.mark.parametrize("batch_norm", [False, True])
