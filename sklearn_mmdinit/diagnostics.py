@@ -423,9 +423,8 @@ def neighbor_agreement(
     edges = edges + edges.T
     steps = edges.multiply(1.0 / edges.sum(axis=1)[:, None]).tocsr()
     p_end, n_rounds = 1 / auto.walk_length, int(3 * auto.walk_length)
-    guesses = np.empty(
-        (3, len(rows)), dtype=int
-    )  # of neighbours, linear model, most frequent class
+    # Of neighbours, the linear model, the most frequent class.
+    guesses = np.empty((3, len(rows)), dtype=int)
     for train, test in folds:
         start = np.zeros((len(X), len(classes)))
         start[rows[train], indices[train]] = 1.0

@@ -29,8 +29,8 @@ from sklearn_mmdinit.losses._interval import (
 )
 from sklearn_mmdinit.losses._shared import kernel, kernel_and_slope
 from sklearn_mmdinit.losses._uniformity import median_bandwidth, mmd, mmd_by_definition
-from sklearn_mmdinit.networks import NORMALISATIONS
-from sklearn_mmdinit.networks.passes import TAPPED, hidden_activations, jacobian_norms
+from sklearn_mmdinit.networks import NORMALISATIONS, TAPPED
+from sklearn_mmdinit.networks.passes import hidden_activations, jacobian_norms
 
 # What all terms refuse
 

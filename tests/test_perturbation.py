@@ -22,15 +22,18 @@ from module_zoo import (
     Checkpointed,
     Convs,
     Words,
+    images,
     looked_at,
     of_zoo,
     perceptron,
     rows,
     twice,
 )
-from sklearn_mmdinit import MMDInitializer, networks
+from sklearn_mmdinit import MLP, MMDInitializer, networks
+from sklearn_mmdinit._base.module_factory import ModuleFactory
 from sklearn_mmdinit._base.random_streams import StepRandom
 from sklearn_mmdinit.networks import gram, parameter_stds
+from sklearn_mmdinit.networks.builder import NetworkBuilder
 from sklearn_mmdinit.networks.functional import functional_logits
 from sklearn_mmdinit.networks.gram import gram_layers, semidefinite_cholesky
 from sklearn_mmdinit.networks.info import inspect_module, perturbed_logits
@@ -476,6 +479,27 @@ def test_what_no_sampler_can_do_is_an_error_that_says_why():
     module.forward = lambda x: nn.Sequential.forward(module, x).detach()
     with pytest.raises(ValueError, match="depend on no parameter that requires a gradient"):
         inspect_module(module, X)
+
+
+def test_networks_in_channels_last_are_those_of_the_default_layout():
+    module = nn.Sequential(nn.Conv2d(1, 4, 3), nn.Conv2d(4, 4, 3), nn.ReLU(), nn.Conv2d(4, 4, 1))
+    module.extend([nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3)])
+    module[1].requires_grad_(False)
+    module, info, X = looked_at(module, images(6))
+    expected = draw(module, info, X, 5)
+    module, X = (value.to(memory_format=torch.channels_last) for value in (module, X))
+    assert_close(draw(module, info, X, 5), expected)  # vmap would warn of as_strided_
+
+
+@pytest.mark.parametrize("batch_norm", [False, True])
+def test_a_perceptron_s_arguments_say_what_its_passes_show(batch_norm):
+    X = rows()
+    keywords = {"n_features": 6, "hidden_layer_sizes": (5, 4), "n_classes": 3}
+    factory = ModuleFactory(MLP, keywords | {"batch_norm": batch_norm})
+    info = NetworkBuilder.of(factory, X)[0].info
+    _, seen, _ = looked_at(factory.build(), X)
+    for name in ("n_classes", "sampler", "taps", "last_layer", "n_biases"):
+        assert getattr(info, name) == getattr(seen, name), name
 
 
 def test_a_layer_with_two_names_trains():

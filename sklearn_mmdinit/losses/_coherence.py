@@ -159,7 +159,7 @@ def _sum_of_squares(G: torch.Tensor) -> torch.Tensor:
     """Sum of the squared entries of G G'; G' G has the same sum, and the smaller one serves."""
     rows = G if len(G) < G.shape[1] else G.mT
 
-    def pieces_of(rows: torch.Tensor, start: int, stop: int) -> list[Piece]:
+    def pieces_of(start: int, stop: int) -> list[Piece]:
         products = rows[start:stop] @ rows.mT
         return [(products.square().sum(dim=1), 4.0 * (products @ rows))]
 

@@ -104,7 +104,7 @@ def interval_mmd(p: torch.Tensor, u: torch.Tensor, gamma: torch.Tensor) -> torch
     """MMD (B,) for two classes, from the probabilities p (B, K) and u (M,) of the first one."""
     n_p, n_u = p.shape[1], len(u)
 
-    def pieces_of(p: torch.Tensor, start: int, stop: int) -> list[Piece]:
+    def pieces_of(start: int, stop: int) -> list[Piece]:
         index, weights, derivatives = _stencil(p[start:stop].double())
         index_u, weights_u, _ = _stencil(u.double()[None])
         spectrum = _circulant_spectrum(gamma[start:stop].double())
@@ -116,16 +116,16 @@ def interval_mmd(p: torch.Tensor, u: torch.Tensor, gamma: torch.Tensor) -> torch
         return [(values.to(p.dtype), _slopes(field, index, derivatives).to(p.dtype))]
 
     def definition(p: torch.Tensor) -> torch.Tensor:
-        between = kernel(2.0 * (p[:, :, None] - u).square(), gamma[:, None, None]).mean((1, 2))
-        within_u = kernel(2.0 * (u[:, None] - u).square(), gamma[:, None, None]).mean((1, 2))
-        return combine_means(_mean_within(p, gamma), between, within_u, n_p, n_u)
+        pairs = (p, p), (p, u[None]), (u[None], u[None])
+        within_p, between, within_u = (_mean_kernel(a, b, gamma) for a, b in pairs)
+        return combine_means(within_p, between, within_u, n_p, n_u)
 
     return with_gradient(p, pieces_of, definition, len(p) * _N_NODES)
 
 
-def _mean_within(p: torch.Tensor, gamma: torch.Tensor) -> torch.Tensor:
-    """The kernel's mean (B,) over all pairs of p (B, K), by plain operations."""
-    squared = 2.0 * (p[:, :, None] - p[:, None, :]).square()
+def _mean_kernel(p: torch.Tensor, q: torch.Tensor, gamma: torch.Tensor) -> torch.Tensor:
+    """The kernel's mean (B,) over all pairs of p (B, K) and q (B, M), by plain operations."""
+    squared = 2.0 * (p[:, :, None] - q[:, None, :]).square()
     return kernel(squared, gamma[:, None, None]).mean((1, 2))
 
 
@@ -150,10 +150,9 @@ def closed_form_mmd(p: torch.Tensor, gamma: torch.Tensor, *, on_grid: bool = Tru
     The grid needs the bandwidths of ``grid_is_exact``. ``on_grid=False`` serves any bandwidth.
     """
     n_p = p.shape[1]
-    on_grid &= n_p > FEW_POINTS
     within, n_numbers = (_within_on_grid, _N_NODES) if on_grid else (_within_by_pairs, n_p**2)
 
-    def pieces_of(p: torch.Tensor, start: int, stop: int) -> list[Piece]:
+    def pieces_of(start: int, stop: int) -> list[Piece]:
         return [
             piece(p[group].double(), gamma[group].double())
             for group in groups(start, stop, n_numbers, p.device)
@@ -168,7 +167,7 @@ def closed_form_mmd(p: torch.Tensor, gamma: torch.Tensor, *, on_grid: bool = Tru
 
     def definition(p: torch.Tensor) -> torch.Tensor:
         field, _, within_u = kernel_to_uniform(gamma, p)
-        return combine_means(_mean_within(p, gamma), field.mean(1), within_u, n_p, None)
+        return combine_means(_mean_kernel(p, p, gamma), field.mean(1), within_u, n_p, None)
 
     return with_gradient(p, pieces_of, definition, len(p) * n_numbers)
 

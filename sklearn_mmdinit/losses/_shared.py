@@ -69,7 +69,7 @@ def groups(start: int, stop: int, n_pairs: int, device: torch.device) -> Iterato
 
 def with_gradient(
     points: torch.Tensor,
-    pieces_of: Callable[[torch.Tensor, int, int], Sequence[Piece]],
+    pieces_of: Callable[[int, int], Sequence[Piece]],
     definition: Callable[[torch.Tensor], torch.Tensor],
     n_numbers: int,
 ) -> torch.Tensor:
@@ -77,7 +77,7 @@ def with_gradient(
 
     So the matrices of all pairs need not be kept for the backward pass. The gradient is that of the
     sum of all values: a caller must sum them, unless each depends on its own point alone.
-    ``pieces_of(points, start, stop)`` computes values and gradients of some of the points.
+    ``pieces_of(start, stop)`` computes values and gradients of some of the points.
     ``definition(points)`` computes the values by plain operations, for second derivatives.
     `n_numbers` is how many numbers are computed in all; if it is small, one thread computes them.
     """
@@ -90,10 +90,7 @@ class _WithGradient(torch.autograd.Function):
     def forward(
         ctx: Any, points: torch.Tensor, pieces_of: Any, definition: Any, n_numbers: int
     ) -> torch.Tensor:
-        def compute(start: int, stop: int) -> Sequence[Piece]:
-            return pieces_of(points, start, stop)
-
-        pieces = chain(*run_on_threads(len(points), compute, n_numbers))
+        pieces = chain(*run_on_threads(len(points), pieces_of, n_numbers))
         values, gradients = zip(*pieces, strict=True)
         ctx.save_for_backward(points, torch.cat(gradients))
         ctx.definition = definition

@@ -82,21 +82,30 @@ def uniformity(P: torch.Tensor, U: torch.Tensor, *, closed_form: bool = False) -
         raise ValueError(f"U must be of shape {valid}, got {tuple(U.shape)}")
     if closed_form and P.shape[-1] != 2:
         raise ValueError(f"closed_form=True needs two classes, got {P.shape[-1]}; leave it out")
-    U, dtype = U.to(P.dtype), P.dtype
-    if P.shape[-1] == 2 and len(P) + len(U) <= FEW_POINTS:
-        # All pairs need fewer operations than a grid, whose size does not depend on K.
-        P, U = P.double(), U.double()
-    elif P.shape[-1] == 2:
+    return _fastest_mmd(P.transpose(0, 1), U.to(P.dtype), closed_form).mean().to(P.dtype)
+
+
+def _fastest_mmd(P: torch.Tensor, U: torch.Tensor, closed_form: bool) -> torch.Tensor:
+    """MMD (B,) of predictions (B, K, d) and samples (M, d), by the fastest form that is exact.
+
+    All pairs serve any number of classes. Two classes also have a grid. It is faster if there are
+    many points, because its size does not depend on K, and exact if no bandwidth is small.
+    """
+    n_p, n_u = P.shape[1], len(U)
+    if P.shape[2] == 2 and n_p + n_u > FEW_POINTS:
         # The second probability is one minus the first, so the loss depends on the first alone.
-        p, u = P[..., 0].mT, U[:, 0].contiguous()
+        p, u = P[..., 0], U[:, 0].contiguous()
         gamma = interval_median(p.detach(), u)
-        if grid_is_exact(gamma, p.shape[1], len(u)):
-            return (closed_form_mmd(p, gamma) if closed_form else interval_mmd(p, u, gamma)).mean()
-    # The median of all pairs is exact. If it is small, the error of interval_median is too large.
+        if grid_is_exact(gamma, n_p, n_u):
+            if closed_form:
+                return closed_form_mmd(p, gamma, on_grid=n_p > FEW_POINTS)
+            return interval_mmd(p, u, gamma)
+    elif P.shape[2] == 2:
+        P, U = P.double(), U.double()
     if closed_form:
-        gamma = median_bandwidth(P.detach().transpose(0, 1), U)
-        return closed_form_mmd(P[..., 0].mT, gamma, on_grid=False).mean().to(dtype)
-    return mmd(P.transpose(0, 1), U).mean().to(dtype)
+        # The median of all pairs: a small one is below the error of interval_median.
+        return closed_form_mmd(P[..., 0], median_bandwidth(P.detach(), U), on_grid=False)
+    return mmd(P, U)
 
 
 def mmd_by_definition(P: torch.Tensor, U: torch.Tensor, gamma: torch.Tensor) -> torch.Tensor:
@@ -119,7 +128,7 @@ def mmd(P: torch.Tensor, U: torch.Tensor, gamma: torch.Tensor | None = None) -> 
     Without gamma the bandwidths are those of ``median_bandwidth``, from the same distances.
     """
 
-    def pieces_of(P: torch.Tensor, start: int, stop: int) -> list[Piece]:
+    def pieces_of(start: int, stop: int) -> list[Piece]:
         return [
             _values_and_gradients(P[group], U, squared, None if gamma is None else gamma[group])
             for group, squared in _squared_distances(P, U, start, stop)

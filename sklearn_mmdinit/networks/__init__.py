@@ -22,6 +22,10 @@ from .._base.random_streams import StepRandom
 
 # The scale and shift of a normalisation are learned but not perturbed.
 NORMALISATIONS = (_BatchNorm, _InstanceNorm, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
+# Layers whose outputs are pre-activations, in the paper's sense.
+TAPPED = (nn.Linear, nn.Embedding, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+# Layers whose calls are numbered, in the order of a pass: ``ModuleInfo.taps`` names some of them.
+NUMBERED = (*TAPPED, *NORMALISATIONS)
 # Layers whose inputs are indices.
 EMBEDDINGS = (nn.Embedding, nn.EmbeddingBag)
 

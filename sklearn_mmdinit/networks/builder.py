@@ -65,7 +65,9 @@ class NetworkBuilder:
         if known is not None and sampler != "functional" and hidden_layer is None:
             # The arguments of an MLP say all that a pass would show.
             n, chain = known.n_classes, known.chain
-            taps = dict.fromkeys(range(len(known.keywords["hidden_layer_sizes"])), 0)
+            n_hidden = len(known.keywords["hidden_layer_sizes"])
+            n_calls = 2 if known.keywords["batch_norm"] else 1  # of a hidden layer
+            taps = dict.fromkeys(range(n_calls - 1, n_calls * n_hidden, n_calls), 0)
             info = ModuleInfo(n, "gram", taps=taps, last_layer=known.last_layer, n_biases=n)
         else:
             _warn_if_drawn(factory, module)

@@ -41,15 +41,16 @@ def functional_logits(
     chunk. `draws`: whether the module draws random numbers, as dropout does.
     """
     stds = parameter_stds(module, scale)
-    parameters = dict(module.named_parameters())
+    parameters = {name: _in_default_layout(p) for name, p in module.named_parameters()}
+    X = _in_default_layout(X)
     n_parameters = sum(parameters[name].numel() for name in stds)
     numbers = n_copies * (n_parameters + _ARRAYS_AN_ACTIVATION * len(X) * n_activations)
     most = _NUMBERS_A_CHUNK if X.device.type == "cpu" else NUMBERS_ON_GPU
     places = _places(module)
 
     def network(eps: dict[str, torch.Tensor]) -> torch.Tensor:
-        perturbed = {name: parameters[name] + noise for name, noise in eps.items()}
-        placed = {place: perturbed[name] for place, name in places.items() if name in perturbed}
+        perturbed = parameters | {name: parameters[name] + noise for name, noise in eps.items()}
+        placed = {place: perturbed[name] for place, name in places.items()}
         # Each network gets copies of the buffers, so that it does not change the module's.
         named = module.named_buffers(remove_duplicate=False)
         buffers = {name: buffer.clone() for name, buffer in named}
@@ -69,6 +70,12 @@ def functional_logits(
     n_chunks = math.ceil(numbers / most)
     chunks = chunks_of_networks(logits, n_copies, n_chunks, numbers, random, draws)
     return torch.cat([chunk() for chunk in chunks])
+
+
+def _in_default_layout(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor in the default layout: vmap has no rule for some layers in channels_last."""
+    default = torch.empty(tensor.shape, device="meta").stride()
+    return tensor if tensor.stride() == default else tensor.reshape(-1).view(tensor.shape)
 
 
 def _as(noise: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:

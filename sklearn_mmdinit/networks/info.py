@@ -18,10 +18,10 @@ from .._base.environment import kept_generators, with_gradients
 from .._base.random_streams import StepRandom
 from .._base.validation import add_error_context, warn_user
 from ..theta0 import qualified_name
-from . import parameter_stds
+from . import NUMBERED, TAPPED, parameter_stds
 from .functional import functional_logits
 from .gram import gram_layers, gram_logits, has_hooks
-from .passes import TAPPED, explained_single_row, hidden_activations, hooked, isolated
+from .passes import explained_single_row, hidden_activations, hooked, isolated
 
 SAMPLERS = ("auto", "gram", "functional")
 
@@ -40,8 +40,9 @@ class ModuleInfo:
     why_functional: str = ""  # why the sampler is not "gram"
     by_vmap: bool = True  # False: one network after the other
     n_activations: int = 0  # values that a pass computes for one example
-    # For calls of layers in TAPPED, except the one that returns the logits: the number of the call,
-    # and the axis of examples in its output.
+    # The calls that return pre-activations: number of the call among those of layers in NUMBERED,
+    # and axis of examples in its output. The layer is in TAPPED and does not return the logits; if
+    # a normalisation follows it directly, the call is that of the normalisation.
     taps: Mapping[int, int] = field(default_factory=dict)
     calls: tuple[str, ...] = ()  # names of the layers of TAPPED, in the order of all calls
     last_layer: str = ""  # the linear layer that returns the logits, or hidden_layer; "": none
@@ -96,14 +97,14 @@ def inspect_module(
         with torch.no_grad(), isolated_pass(module):
             # Raises unless there is one row of activations for each example.
             hidden_activations(module, X, hidden_layer)
-    elif last is not None and calls[last].gives_logits:
-        is_linear = isinstance(module.get_submodule(calls[last].layer), nn.Linear)
-        last_layer = calls[last].layer if is_linear else ""
+    elif last is not None and last.gives_logits:
+        is_linear = isinstance(module.get_submodule(last.layer), nn.Linear)
+        last_layer = last.layer if is_linear else ""
     info = ModuleInfo(
         n_classes=seen.n_classes,
         sampler="gram",
         n_activations=seen.n_activations,
-        taps={i: call.axis for i, call in enumerate(calls) if i != last and call.axis >= 0},
+        taps={call.number: call.axis for call in calls if call is not last and call.axis >= 0},
         calls=tuple(call.layer for call in calls),
         last_layer=last_layer,
         n_biases=_n_biases(module.get_submodule(last_layer)) if last_layer else None,
@@ -133,10 +134,8 @@ def inspect_logits(module: nn.Module, X: torch.Tensor) -> tuple[int, str]:
     names = {layer: name for name, layer in module.named_modules()}
     outputs: list[tuple[str, torch.Tensor]] = []
 
-    def note(layer: nn.Module, args: Any, output: Any) -> None:
-        outputs.append((names[layer], output))
-
-    watched = hooked([layer for layer in names if isinstance(layer, nn.Linear)], note)
+    linears = [layer for layer in names if isinstance(layer, nn.Linear)]
+    watched = hooked(linears, lambda layer, args, output: outputs.append((names[layer], output)))
     with isolated_pass(module), _context_of_pass(module, X), watched:
         logits = module(X)
     check_logits(module, logits, X)
@@ -168,6 +167,7 @@ class _Call:
     """One call of a layer of TAPPED."""
 
     layer: str
+    number: int  # as in ModuleInfo.taps
     axis: int  # the axis of examples in its output; -1: there is none
     gives_logits: bool
 
@@ -201,20 +201,25 @@ def _observe(module: nn.Module, X: torch.Tensor) -> _Observed:
     """Run a pass on X, and one with a row fewer."""
     names = {layer: name for name, layer in module.named_modules()}
     outputs: list[tuple[str, torch.Tensor]] = []
+    numbers: list[int] = []  # of the calls that returned these, or of normalisations after them
+    handed_on: Any = None  # the last pre-activation
     fewer: list[torch.Size] = []
     called: set[nn.Module] = set()
-    n_numbers = 0
+    n_calls = n_numbers = 0
 
     def note(layer: nn.Module, args: Any, output: Any) -> None:
-        nonlocal n_numbers
+        nonlocal n_numbers, n_calls, handed_on
         called.add(layer)
         if isinstance(output, torch.Tensor):
             n_numbers += output.numel()
-            if isinstance(layer, TAPPED):
-                outputs.append((names[layer], output))
-
-    def note_shape(layer: nn.Module, args: Any, output: Any) -> None:
-        fewer.append(output.shape)
+        if isinstance(layer, TAPPED):
+            outputs.append((names[layer], output))
+            numbers.append(n_calls)
+            handed_on = output
+        # An activation in place hands on the same tensor, but raises its version.
+        elif isinstance(layer, NUMBERED) and args[0] is handed_on and not handed_on._version:
+            numbers[-1], handed_on = n_calls, output
+        n_calls += isinstance(layer, NUMBERED)
 
     with isolated_pass(module):
         state = _state_hash(module)
@@ -224,7 +229,8 @@ def _observe(module: nn.Module, X: torch.Tensor) -> _Observed:
         draws = _generators_hash() != generators
         check_logits(module, logits, X)
         tapped = [layer for layer in names if isinstance(layer, TAPPED)]
-        with torch.no_grad(), hooked(tapped, note_shape):
+        shapes = hooked(tapped, lambda layer, args, output: fewer.append(output.shape))
+        with torch.no_grad(), shapes:
             module(X[1:].clone())
         stateful = state == "unknown" or state != _state_hash(module)
     if not logits.requires_grad:
@@ -233,8 +239,8 @@ def _observe(module: nn.Module, X: torch.Tensor) -> _Observed:
         )
     _warn_if_hidden(module, logits)
     calls = [
-        _Call(name, _axis(output.shape, less, len(X)), _is_same(output, logits))
-        for (name, output), less in zip(outputs, fewer, strict=False)
+        _Call(name, number, _axis(output.shape, less, len(X)), _is_same(output, logits))
+        for (name, output), number, less in zip(outputs, numbers, fewer, strict=False)
     ]
     # If the pass reads values, other rows may call other layers.
     idle = [] if reads.has_read else _idle_layers(module, logits, {names[part] for part in called})
@@ -358,8 +364,8 @@ def _axis(shape: torch.Size, fewer: torch.Size, n_rows: int) -> int:
     return -1
 
 
-def _last_call(calls: Sequence[_Call], hidden_layer: str | None, module: nn.Module) -> int | None:
-    """Index of the call that returns the logits; None without calls.
+def _last_call(calls: Sequence[_Call], hidden_layer: str | None, module: nn.Module) -> _Call | None:
+    """The call that returns the logits; None without calls.
 
     If no call does, it is the last call of `hidden_layer`, or the last one if that is None.
     """
@@ -370,8 +376,8 @@ def _last_call(calls: Sequence[_Call], hidden_layer: str | None, module: nn.Modu
                 f"hidden_layer must be a linear layer of {qualified_name(module)}, one of "
                 f"{linear}, got {hidden_layer!r}"
             )
-    giving_logits = [i for i, call in enumerate(calls) if call.gives_logits]
-    named = [i for i, call in enumerate(calls) if hidden_layer in (None, call.layer)]
+    giving_logits = [call for call in calls if call.gives_logits]
+    named = [call for call in calls if hidden_layer in (None, call.layer)]
     return next(reversed(giving_logits or named), None)
 
 

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from itertools import count
 from typing import Any
 
 import torch
@@ -18,7 +19,7 @@ from torch.nn.utils.parametrizations import _SpectralNorm
 
 from .._base.environment import in_single_precision
 from .._base.threads import chunked
-from . import EMBEDDINGS, NORMALISATIONS, follows_rows
+from . import EMBEDDINGS, NUMBERED, follows_rows
 from .gram import factor_and_shift, gram_layers
 
 # Rows that a thread passes through a chain at a time: enough for products at full rate.
@@ -28,11 +29,9 @@ ROWS_OF_JACOBIANS = 16
 # Added to squared norms under a root, whose slope at 0 is infinite.
 _TINY = 1e-12
 
-# Layers whose outputs are pre-activations, in the paper's sense.
-TAPPED = (nn.Linear, nn.Embedding, nn.Conv1d, nn.Conv2d, nn.Conv3d)
-
 # Mean and variance of a batch norm's inputs, of each channel.
 Statistics = tuple[torch.Tensor, torch.Tensor]
+_Pullback = Callable[[torch.Tensor], torch.Tensor]
 
 
 # Modes and settings of passes
@@ -157,18 +156,9 @@ def hidden_activations(module: nn.Module, X: torch.Tensor, last_layer: str) -> t
     last = module.get_submodule(last_layer)
     layers = gram_layers(module)
     if layers and layers[-1] is last:
-        parts = _row_chunks(module, X, _ROWS_A_CHUNK)
-        if len(parts) == 1:
-            return _outputs(layers[:-1], X)
-        return chunked(
-            lambda i: _outputs(layers[:-1], parts[i]), len(parts), list(module.parameters())
-        )
+        return _by_rows(partial(_outputs, layers[:-1]), module, X, _ROWS_A_CHUNK)
     inputs: list[torch.Tensor] = []
-
-    def note(layer: nn.Module, args: Any, output: Any) -> None:
-        inputs.append(args[0])
-
-    with hooked([last], note):
+    with hooked([last], lambda layer, args, output: inputs.append(args[0])):
         module(X.clone())
     shape = tuple(inputs[-1].shape) if inputs else None
     if shape is None or shape[:-1] != X.shape[:1]:
@@ -179,11 +169,16 @@ def hidden_activations(module: nn.Module, X: torch.Tensor, last_layer: str) -> t
     return inputs[-1]
 
 
-def _row_chunks(module: nn.Module, X: torch.Tensor, n_rows: int) -> Sequence[torch.Tensor]:
-    """X in chunks of rows for threads; in one chunk if rows cannot be computed separately."""
+def _by_rows(
+    function: Callable[[torch.Tensor], torch.Tensor], module: nn.Module, X: torch.Tensor, n: int
+) -> torch.Tensor:
+    """``function(X)``, on threads by n rows at a time if rows can be computed separately."""
     # Batch normalisation needs all rows at once, and a GPU needs no threads.
     together = X.device.type != "cpu" or X.requires_grad or bool(batch_norms(module))
-    return X.split(len(X) if together else n_rows)
+    if together or len(X) <= n:
+        return function(X)
+    parts = X.split(n)
+    return chunked(lambda i: function(parts[i]), len(parts), list(module.parameters()))
 
 
 def _outputs(layers: Sequence[nn.Module], X: torch.Tensor) -> torch.Tensor:
@@ -219,24 +214,17 @@ def jacobian_norms(
 ) -> torch.Tensor:
     """Norms (B, d, L) of the rows of the Jacobians of the logits at theta0.
 
-    The Jacobians are with respect to the input and to each pre-activation. This is the output of a
-    layer of ``TAPPED`` before the last one; if a normalisation follows the layer directly, it is
-    the output of the normalisation. Batch normalisation uses the mean and variance of X as
-    constants. `taps` is ``ModuleInfo.taps``. Running statistics are updated from X.
+    The Jacobians are with respect to the input and to each pre-activation: the outputs of the calls
+    in `taps`, which is ``ModuleInfo.taps``. Batch normalisation uses the mean and variance of X as
+    constants. Running statistics are updated from X.
     """
     statistics, layers = plain_pass(module, X), gram_layers(module)
-    parts = _row_chunks(module, X, ROWS_OF_JACOBIANS) if layers else [X]
-
-    def norms(i: int) -> torch.Tensor:
-        if layers:
-            return _norms_of_chain(layers, parts[i], statistics)
-        return _norms_of_rows(module, parts[i], n_classes, taps, statistics)
-
     with plain_attention(), isolated(module):
-        if len(parts) > 1:
-            row_norms = chunked(norms, len(parts), list(module.parameters()))
+        if layers:
+            norms = partial(_norms_of_chain, layers, taps=taps, statistics=statistics)
+            row_norms = _by_rows(norms, module, X, ROWS_OF_JACOBIANS)
         else:
-            row_norms = norms(0)
+            row_norms = _norms_of_rows(module, X, n_classes, taps, statistics)
     # With separate heads a layer of one head does not affect the other classes. Their norms there
     # become 1, which adds nothing to the loss.
     affects = (row_norms.detach() > 1.001 * math.sqrt(_TINY)).any(dim=0)
@@ -244,61 +232,54 @@ def jacobian_norms(
 
 
 def _norms_of_chain(
-    layers: Sequence[Any], X: torch.Tensor, statistics: Mapping[nn.Module, Sequence[Statistics]]
+    layers: Sequence[Any],
+    X: torch.Tensor,
+    taps: Mapping[int, int],
+    statistics: Mapping[nn.Module, Sequence[Statistics]],
 ) -> torch.Tensor:
     """Norms (B, d, L) for some of the rows, by the chain rule from the last layer to the first.
 
     `layers` are those of ``gram_layers``. Each row passes forward once, not once for each class.
     """
-    # For each layer: a function from the gradients (d, B, ...) at its output to those at its input.
-    backward: list[Callable[[torch.Tensor], torch.Tensor]] = []
-    tapped: list[int] = []
-    H, directly = X, False
+    H, numbers = X, count()
+    steps: list[tuple[_Pullback, bool]] = []  # of each layer; the bool: whether it is tapped
     for layer in layers[:-1]:
-        if type(layer) is nn.Linear:
-            tapped.append(len(backward))
-            backward.append(partial(torch.matmul, other=layer.weight))
-            H, directly = layer(H), True
-        elif isinstance(layer, _BatchNorm):
-            running: Any = [(layer.running_mean, layer.running_var)]
-            factor, shift = factor_and_shift(layer, *statistics.get(layer, running)[0])
-            if directly:  # its output replaces that of the linear layer
-                tapped[-1] = len(backward)
-            backward.append(partial(torch.mul, other=factor))
-            H = H * factor + shift
-        elif type(layer) is nn.Flatten:
-            backward.append(partial(torch.reshape, shape=(layers[-1].out_features, *H.shape)))
-            H = H.flatten(1)
-        elif type(layer) is nn.ReLU:  # autograd would compute its second derivative, all zeros
-            off = H <= 0
-            backward.append(partial(torch.masked_fill, mask=off, value=0.0))
-            H, directly = H.masked_fill(off, 0.0), False
-        else:
-            output, factor = _elementwise(layer, H)
-            if output is not H:
-                backward.append(partial(torch.mul, other=factor))
-                H, directly = output, False
+        H, pullback = _output_and_pullback(layer, H, statistics)
+        steps.append((pullback, isinstance(layer, NUMBERED) and next(numbers) in taps))
     slopes = layers[-1].weight[:, None].expand(-1, len(X), -1)
     squares = []
-    for i in reversed(range(len(backward))):
-        if i in tapped:
+    for pullback, is_tapped in reversed(steps):
+        if is_tapped:
             squares.append(in_single_precision(slopes).square().sum(-1))
-        slopes = backward[i](slopes)
+        slopes = pullback(slopes)
     squares.append(in_single_precision(slopes).flatten(2).square().sum(-1))
     return torch.stack(squares[::-1], dim=-1).add(_TINY).sqrt().transpose(0, 1)
 
 
-def _elementwise(layer: nn.Module, H: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The output of an elementwise layer, and its derivative; H itself if it changes nothing."""
+def _output_and_pullback(
+    layer: Any, H: torch.Tensor, statistics: Mapping[nn.Module, Sequence[Statistics]]
+) -> tuple[torch.Tensor, _Pullback]:
+    """A layer's output on H, and what turns gradients (d, B, ...) at it into those at H."""
+    if type(layer) is nn.Linear:
+        return layer(H), partial(torch.matmul, other=layer.weight)
+    if isinstance(layer, _BatchNorm):
+        running: Any = [(layer.running_mean, layer.running_var)]
+        factor, shift = factor_and_shift(layer, *statistics.get(layer, running)[0])
+        return H * factor + shift, partial(torch.mul, other=factor)
+    if type(layer) is nn.Flatten:
+        return H.flatten(1), lambda slopes: slopes.reshape(len(slopes), *H.shape)
+    if type(layer) is nn.ReLU:  # autograd would compute its second derivative, all zeros
+        off = H <= 0
+        return H.masked_fill(off, 0.0), partial(torch.masked_fill, mask=off, value=0.0)
     differentiable = torch.is_grad_enabled()
     with torch.enable_grad():
         inputs = H if differentiable and H.requires_grad else H.detach().requires_grad_()
         copy = inputs.clone()  # it may work in place
         output = layer(copy)
-        if output is copy and not copy._version:
-            return H, torch.ones_like(H)
-        (slopes,) = torch.autograd.grad(output.sum(), inputs, create_graph=differentiable)
-    return output if differentiable else output.detach(), slopes
+        if output is copy and not copy._version:  # it changes nothing
+            return H, lambda slopes: slopes
+        (factor,) = torch.autograd.grad(output.sum(), inputs, create_graph=differentiable)
+    return output if differentiable else output.detach(), partial(torch.mul, other=factor)
 
 
 def _norms_of_rows(
@@ -315,15 +296,13 @@ def _norms_of_rows(
         rows = X.repeat(n_classes, *[1] * (X.ndim - 1))
         if rows.is_floating_point() and not rows.requires_grad:
             rows.requires_grad_()
-        logits, tapped = _logits_and_tapped(module, rows, statistics)
+        logits, tapped = _logits_and_tapped(module, rows, taps, statistics)
         of_class = torch.eye(n_classes, dtype=logits.dtype, device=logits.device)
         of_class = of_class.repeat_interleave(len(X), dim=0)
+        # A layer that gets only some of the rows, as in a mixture of experts, is skipped: its
+        # output cannot be assigned to rows.
         inputs = [(rows, 0)] if rows.requires_grad else []
-        for call, axis in taps.items():
-            # A layer that gets only some of the rows, as in a mixture of experts, is skipped: its
-            # output cannot be assigned to rows.
-            if call < len(tapped) and tapped[call].shape[axis] % len(rows) == 0:
-                inputs.append((tapped[call], axis))
+        inputs += [(H, axis) for H, axis in tapped if H.shape[axis] % len(rows) == 0]
         squares = []
         if inputs and logits.requires_grad:
             slopes = torch.autograd.grad(
@@ -354,35 +333,27 @@ def _norms_of_rows(
 def _logits_and_tapped(
     module: nn.Module,
     rows: torch.Tensor,
+    taps: Mapping[int, int],
     statistics: Mapping[nn.Module, Sequence[Statistics]],
-) -> tuple[torch.Tensor, list[torch.Tensor]]:
-    """Logits of a pass, and the outputs of its calls of ``TAPPED`` layers, in their order.
-
-    If a normalisation directly follows a layer, its output replaces the layer's.
-    """
-    tapped: list[torch.Tensor] = []
-    handed_on: torch.Tensor | None = None  # the last tapped output, as the next layer gets it
+) -> tuple[torch.Tensor, list[tuple[torch.Tensor, int]]]:
+    """Logits of a pass; outputs of the calls in `taps`, each with its axis of examples."""
+    tapped: list[tuple[torch.Tensor, int]] = []
+    numbers = count()
     remaining = {norm: iter(calls) for norm, calls in statistics.items()}
 
     def tap(layer: nn.Module, args: Any, output: Any) -> Any:
-        nonlocal handed_on
         if layer in remaining:
             channels = (1, -1, *[1] * (args[0].ndim - 2))
             factor, shift = factor_and_shift(layer, *next(remaining[layer]))
             output = args[0] * factor.view(channels) + shift.view(channels)
-        if not isinstance(layer, TAPPED):
-            # An activation in place hands on the same tensor, but raises its version. What follows
-            # the activation is then not directly behind the tapped layer.
-            if args[0] is not handed_on or handed_on._version:
-                return output
-            tapped.pop()
+        axis = taps.get(next(numbers))
+        if axis is None:
+            return output
         if not output.requires_grad:  # the output of frozen layers
             output = output.detach().requires_grad_()
-        tapped.append(output)
-        handed_on = output.clone()  # an operation in place must not change the tapped one
-        return handed_on
+        tapped.append((output, axis))
+        return output.clone()  # an operation in place must not change the tapped one
 
-    parts = [part for part in module.modules() if isinstance(part, (*TAPPED, *NORMALISATIONS))]
-    with hooked(parts, tap):
+    with hooked([part for part in module.modules() if isinstance(part, NUMBERED)], tap):
         logits = module(rows.clone())
     return logits, tapped
