@@ -584,6 +584,8 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
             self._moments = self._moments and self._moments.with_rows(X)
             # A copy, so that an epoch that fails or is interrupted leaves no trace.
             state = self._state.copied()
+            if state.steps_in_epoch >= len(X) // config.rows_a_step:
+                state.steps_in_epoch = 0  # that epoch was over more rows
         self._train(X, coherence, config, state, state.n_ended + 1)
         return self._store(X, config, state)
 
@@ -691,17 +693,16 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         coherence: Coherence | None,
         config: Config,
         state: State,
-        n_epochs: int | None,
+        last_epoch: int | None,
         checkpointer: Checkpointer | None = None,
     ) -> None:
-        """Train up to the end of epoch `n_epochs`; if None, until L_coh has stopped falling."""
-        n_left = None if n_epochs is None else n_epochs - state.n_ended
-        # 0 epochs are left if the checkpoint holds all of them. For max_iter=0 the graph is built
-        # all the same, so that its errors are raised.
-        if n_left != 0 or not config.max_iter:
+        """Train up to the end of epoch `last_epoch`; if None, until L_coh has stopped falling."""
+        # A checkpoint may hold all epochs. For max_iter=0 the graph is built all the same, so that
+        # its errors are raised.
+        if last_epoch != state.n_ended or not config.max_iter:
             batches = self._batches(X, coherence, config, state.seed)
             device, keep = torch_device(self.device), checkpointer
-            train(self._builder, batches, config, state, n_left, device, self.verbose, keep)
+            train(self._builder, batches, config, state, last_epoch, device, self.verbose, keep)
 
     def _config(self, n_rows: int, coherence: Coherence | None) -> Config:
         n_classes, is_known = self._builder.info.n_classes, self._n_classes_is_known

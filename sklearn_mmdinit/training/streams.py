@@ -150,8 +150,8 @@ class StreamBatches:
 
     def epoch(
         self, number: int, first: int, first_step: int, device: torch.device
-    ) -> Iterator[torch.Tensor]:
-        """Mini-batches (B, ...) of an epoch on a device, without its `first` ones.
+    ) -> Iterator[tuple[torch.Tensor, bool]]:
+        """Mini-batches (B, ...) of an epoch but its `first` ones; each with whether it is last.
 
         A mini-batch of pairs has all first views, then all second views.
         """
@@ -160,7 +160,7 @@ class StreamBatches:
             known = self.steps_an_epoch
             self.steps_an_epoch = index + 1 if after is None else max(known, index + 2)
             if index >= first:
-                yield self._examples(views, first_step + index - first, device)
+                yield self._examples(views, first_step + index - first, device), after is None
         if index < first:
             raise ValueError(
                 f"data={self.passes.name} gave {index + 1} mini-batches of {self.size} examples in "
