@@ -22,7 +22,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from ._base import validation as checks
-from ._base.environment import own_settings
+from ._base.environment import as_float32, own_settings
 from ._base.module_factory import OF_A_PERCEPTRON, PREFIX
 from .classifiers import MLPClassifier, NetClassifier, PartlyLabelled
 from .fine_tuning import labels
@@ -30,7 +30,7 @@ from .graph.edges import seed_
 from .graph.label_spreading import N_NEIGHBORS, Neighborhood, NeighborSpreading
 from .graph.neighbors import count_distinct
 from .learned_features import LearnedFeatures, coherent_initializers
-from .warm_start import Start, attached_theta0, fitted_or_cloned, seeded
+from .warm_start import attached_theta0, fitted_or_cloned, seeded
 
 __all__ = ["StackedStartsClassifier"]
 
@@ -530,20 +530,14 @@ class StackedStartsClassifier(PartlyLabelled):
         if not given:
             raise ValueError("starts must be at least one, got []")
         # Check all of them before the first one learns.
-        checked = [self._checked_start(network, start, X) for start in given]
+        rows = X if X.dtype.kind in "iu" else as_float32(X)
+        names = getattr(self, "feature_names_in_", None)
+        networks = [clone(network).set_params(warm_start_from=start) for start in given]
+        checked = [each._start(rows, rows, len(self.classes_), names, 0) for each in networks]
         return [
             start.learn(X, X_unlabelled, seed).source if start.must_learn else value
             for value, start in zip(given, checked, strict=True)
         ]
-
-    def _checked_start(self, network: Any, warm_start_from: Any, X: np.ndarray) -> Start:
-        """The Start of the network at `warm_start_from`; an error if they do not fit."""
-        cloned = clone(network).set_params(warm_start_from=warm_start_from)
-        cloned.classes_, X = self.classes_, cloned._validated(X, reset=True)
-        if hasattr(self, "feature_names_in_"):
-            cloned.feature_names_in_ = self.feature_names_in_
-        start: Start = cloned._resolve_start(X, X, seed=0)
-        return start
 
     def _set_default_weights(self) -> None:
         """Temperatures and weights without held-out labels."""
