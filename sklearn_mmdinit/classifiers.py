@@ -12,7 +12,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 from torch.optim import SGD
@@ -22,6 +21,7 @@ from ._base import module_factory as factories
 from ._base import validation as checks
 from ._base.environment import as_float32, own_settings, torch_device
 from ._base.mlp import MLP, PERCEPTRON_DEFAULTS, perceptron
+from ._base.random_streams import seeds_of
 from ._base.row_scale import warn_if_another_scale
 from .export import sklearn_mlp
 from .fine_tuning import labels, net
@@ -391,22 +391,22 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
                 "skip_connection=True multiplies X by weights, but the module has an embedding "
                 "layer and X holds its indices; pass skip_connection=False"
             )
-        if checks.is_auto(self.fine_tuning):
-            return replace(start, head_first=start.source is not None and bool(start.head))
-        if self.fine_tuning == "head-first" and not start.head:
+        head_first = self.fine_tuning == "head-first"
+        if head_first and not start.head:
             raise ValueError(
                 "fine_tuning='head-first' needs a module whose logits come from an nn.Linear that "
                 "is not frozen and can take any weights; the logits of "
                 f"{start.theta0.architecture.module} do not; pass fine_tuning='paper'"
             )
-        return replace(start, head_first=self.fine_tuning == "head-first")
+        if checks.is_auto(self.fine_tuning):
+            head_first = start.source is not None and bool(start.head)
+        return replace(start, head_first=head_first)
 
     def _begin(self, X_given: Any, X: Any) -> tuple[list[int], warm_start.Start]:
         """Seeds of the validation split, training, weights and an initializer; and the start."""
         # Always these four draws: two fits that differ only in warm_start_from have the same
         # split and mini-batches.
-        draws = check_random_state(self.random_state).randint(np.iinfo(np.int32).max, size=4)
-        seeds, names = draws.tolist(), getattr(self, "feature_names_in_", None)
+        seeds, names = seeds_of(self.random_state, 4), getattr(self, "feature_names_in_", None)
         start = self._start(X_given, X, len(self.classes_), names, seeds[2])
         self._takes_integers = start.takes_integers and X.dtype.kind in "iu"
         self.fine_tuning_ = "head-first" if start.head_first else "paper"
@@ -617,9 +617,7 @@ class MLPClassifier(NetClassifier):
         Fresh weights: Glorot uniform or Kaiming normal (fan-in).
     warm_start_from, fine_tuning, skip_connection, optimizer, learning_rate_init
         As :class:`NetClassifier` takes them.
-    batch_size, max_iter
-        As :class:`NetClassifier` takes them.
-    validation_split, class_weight, unlabelled_label, device, random_state
+    batch_size, max_iter, validation_split, class_weight, unlabelled_label, device, random_state
         As :class:`NetClassifier` takes them.
     **keywords : dict
         Further arguments of :class:`skorch.NeuralNetClassifier`, such as ``callbacks``.

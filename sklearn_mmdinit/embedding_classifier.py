@@ -10,11 +10,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from scipy.special import log_softmax, softmax
 from sklearn.preprocessing import normalize
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from ._base import validation as checks
 from ._base.environment import check_float32, own_settings
+from ._base.random_streams import seeds_of
 from .classifiers import PartlyLabelled
 from .coherence import Coherence
 from .fine_tuning import labels
@@ -229,7 +229,7 @@ class EmbeddingClassifier(PartlyLabelled):
             no_terms: dict[str, Any] = dict.fromkeys(PAPER_WEIGHTS, 0.0)
             initializer = MMDInitializer((_WIDTH,), coherence=term, **no_terms)
             features = LearnedFeatures([initializer], with_row=False)
-        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        (seed,) = seeds_of(self.random_state, 1)
         with checks.inside_another(), checks.add_error_context("features"):
             return seeded(features, seed).fit(_scaled(rows), y)
 

@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
@@ -23,7 +22,7 @@ from ._base import module_factory as factories
 from ._base import validation as checks
 from ._base.environment import check_float32, own_settings, torch_device
 from ._base.mlp import ACTIVATIONS, INITS
-from ._base.random_streams import permutation, weights_seed
+from ._base.random_streams import permutation, seeds_of, weights_seed
 from ._base.row_scale import RowMoments, warn_if_another_scale
 from ._base.validation import warn_user
 from .coherence import (
@@ -660,7 +659,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         self, X: np.ndarray, y: Any, coherence: Coherence | None, n_rows: int
     ) -> tuple[Config, State]:
         """Inspect the network on a few rows; return the training's settings and a fresh state."""
-        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        (seed,) = seeds_of(self.random_state, 1)
         learned, of_labels = self._learned(), labels.n_classes_in(y)
         if learned is not None:  # a later y may miss classes
             of_labels = max(of_labels or 0, learned.architecture.n_classes)

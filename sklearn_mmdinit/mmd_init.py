@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.utils import check_random_state
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from ._base.module_factory import uncompiled
+from ._base.random_streams import seeds_of
 from ._base.validation import check_argument, check_fits_in_memory
 from .coherence import Coherence, brings_edges, coherence_of
 from .initializer import MMDInitializer
@@ -127,7 +127,7 @@ def _read_or_streamed(
     is_loader = isinstance(data, DataLoader)
     size = coherence.batch_size if coherence else _EXAMPLES_AT_A_TIME
     loader = data if isinstance(data, DataLoader) else DataLoader(data, size)
-    seed = int(check_random_state(initializer.random_state).randint(np.iinfo(np.int32).max))
+    (seed,) = seeds_of(initializer.random_state, 1)
     if is_loader and brings_edges(coherence):
         raise ValueError(
             "coherence.graph is a matrix, whose rows must be in the order of the data, but a "

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
-from scipy.sparse import issparse, vstack
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
@@ -20,7 +19,7 @@ from torch import nn
 
 from ._base.mlp import MLP, PERCEPTRON_DEFAULTS
 from ._base.module_factory import ModuleFactory, factory_of_initializer
-from ._base.validation import add_error_context, inside_another, warn_user
+from ._base.validation import add_error_context, inside_another, joined, warn_user
 from .fine_tuning.head import SkipConnection, can_be_fitted
 from .networks.builder import fresh_theta0, module_to_train, takes_integers
 from .theta0 import Architecture, Theta0, load_theta0, start_, theta0_in
@@ -258,11 +257,7 @@ class Start:
         initializer = seeded(self.source, seed)
         # Only the number of classes in y affects an initializer.
         y = np.arange(self.fresh.architecture.n_classes)
-        rows = X
-        if X_unlabelled:
-            arrays = [X, *X_unlabelled]
-            any_sparse = any(map(issparse, arrays))
-            rows = vstack(arrays, format="csr") if any_sparse else np.concatenate(arrays)
+        rows = joined([X, *X_unlabelled]) if X_unlabelled else X  # a memory map is not copied
         with (
             inside_another(),
             add_error_context(f"{name_of(initializer)} learns from all rows, X and X_unlabelled"),

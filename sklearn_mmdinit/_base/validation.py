@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import warnings
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import wraps
@@ -14,7 +14,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 import psutil
-from scipy.sparse import issparse
+from scipy.sparse import issparse, vstack
 
 # Private in scikit-learn, which is why no other file imports it.
 from sklearn.utils._param_validation import (
@@ -283,6 +283,11 @@ def _why_no_number(value: Any) -> ValueError | TypeError | None:
     except OverflowError:
         return ValueError("it is too large")
     return None
+
+
+def joined(parts: Sequence[Any]) -> Any:
+    """Rows of several arrays, dense or CSR."""
+    return vstack(parts, format="csr") if any(map(issparse, parts)) else np.concatenate(parts)
 
 
 # Our errors report infinity and values too large for float32, so NumPy does not warn of them.
