@@ -19,7 +19,7 @@ from torch.optim import SGD
 from . import warm_start
 from ._base import module_factory as factories
 from ._base import validation as checks
-from ._base.environment import as_float32, own_settings, torch_device
+from ._base.environment import own_settings, torch_device
 from ._base.mlp import MLP, PERCEPTRON_DEFAULTS, perceptron
 from ._base.random_streams import seeds_of
 from ._base.row_scale import warn_if_another_scale
@@ -313,13 +313,13 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
         else:
             self.input_shape_ = tuple(X.shape[1:])
             # Whether the module takes integers is not known yet.
-            X = X if X.dtype.kind in "iu" else as_float32(X)
+            X = X if X.dtype.kind in "iu" else X.astype(np.float32, copy=False)
         return (X, *validated_y) if y else X
 
     def _as_inputs(self, X: Any) -> Any:
         """Rows as the module takes them: int64 or float32."""
         if not self._takes_integers:
-            return as_float32(X)
+            return X.astype(np.float32, copy=False)
         integers = X.astype(np.int64, copy=False)
         values, rounded = (X.data, integers.data) if issparse(X) else (X, integers)
         if (differs := values != rounded).any():

@@ -13,7 +13,7 @@ from sklearn.preprocessing import normalize
 from sklearn.utils.validation import check_is_fitted
 
 from ._base import validation as checks
-from ._base.environment import check_float32, own_settings
+from ._base.environment import own_settings
 from ._base.random_streams import seeds_of
 from .classifiers import PartlyLabelled
 from .coherence import Coherence
@@ -183,7 +183,6 @@ class EmbeddingClassifier(PartlyLabelled):
         """
         checks.check_parameters(self)
         X, y, labelled = self._with_labels(X, y, reset=True, ensure_min_samples=2)
-        check_float32(X)
         self.classes_, indices = labels.learn_classes(y[labelled], None, self.unlabelled_label)
         more_rows = labels.validate_unlabelled(X_unlabelled, partial(self._validated, reset=False))
         rows = _unit(np.concatenate([X[labelled], X[~labelled], *more_rows]))
@@ -208,7 +207,6 @@ class EmbeddingClassifier(PartlyLabelled):
         """Probabilities (n_samples, n_classes) in the order of ``classes_``, not calibrated."""
         check_is_fitted(self, "class_means_")
         X = self._validated(X, reset=False)
-        check_float32(X)
         rows = _unit(X)
         spread = None if self._spreading is None else self._spreading.predict_proba(rows)
         scores = class_scores(self._views(rows), self.class_means_, self.class_shifts_)

@@ -20,7 +20,7 @@ from torch import nn
 
 from ._base import module_factory as factories
 from ._base import validation as checks
-from ._base.environment import check_float32, own_settings, torch_device
+from ._base.environment import own_settings, torch_device
 from ._base.mlp import ACTIVATIONS, INITS
 from ._base.random_streams import permutation, seeds_of, weights_seed
 from ._base.row_scale import RowMoments, warn_if_another_scale
@@ -80,7 +80,6 @@ class _HiddenFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def transform(self, X: Any) -> np.ndarray:
         """Inputs of the last layer at theta0, for rows X."""
         rows = self._rows_with_scale_warning(X)
-        check_float32(rows)
         return self._builder.hidden(self.theta0_, rows, torch_device(self.device))
 
     def _rows_with_scale_warning(self, X: Any) -> np.ndarray:
@@ -649,7 +648,6 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         self._check_params()
         # A mini-batch of one row cannot use all classes.
         X = self._rows(X, reset=reset, ensure_min_samples=2)
-        check_float32(X)
         if self.module is not None:
             return X  # a module may take integers
         dtype = X.dtype.newbyteorder("=")

@@ -21,7 +21,7 @@ from sklearn.svm import SVC
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from ._base import validation as checks
-from ._base.environment import as_float32, own_settings
+from ._base.environment import own_settings
 from ._base.module_factory import OF_A_PERCEPTRON, PREFIX
 from ._base.random_streams import seeds_of
 from .classifiers import MLPClassifier, NetClassifier, PartlyLabelled
@@ -525,7 +525,7 @@ class StackedStartsClassifier(PartlyLabelled):
         if not given:
             raise ValueError("starts must be at least one, got []")
         # Check all of them before the first one learns.
-        rows = X if X.dtype.kind in "iu" else as_float32(X)
+        rows = X if X.dtype.kind in "iu" else X.astype(np.float32, copy=False)
         names = getattr(self, "feature_names_in_", None)
         networks = [clone(network).set_params(warm_start_from=start) for start in given]
         checked = [each._start(rows, rows, len(self.classes_), names, 0) for each in networks]

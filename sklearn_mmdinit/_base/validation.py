@@ -27,7 +27,7 @@ from sklearn.utils._param_validation import (
 )
 from sklearn.utils.validation import validate_data
 
-from .environment import array_of
+from .environment import array_of, check_float32
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -302,7 +302,7 @@ def examples_checked(
     allow_nd: bool = True,
     **options: Any,
 ) -> tuple[Any, ...]:
-    """Check rows X (n, ...) of any number type by ``validate_data``, and y if given.
+    """Check rows X (n, ...) by ``validate_data``, for float32 too, and y if given.
 
     `shape` is the shape of the examples in ``fit``. With `allow_nd` they may have any shape.
     `options` are those of ``validate_data``.
@@ -324,4 +324,5 @@ def examples_checked(
         estimator.n_features_in_ = math.prod(X.shape[1:])
     if shape is not None and X.shape[1:] != shape:
         raise ValueError(f"X has examples of shape {X.shape[1:]}, fit saw shape {shape}")
+    check_float32(X)
     return X, *labels
