@@ -86,13 +86,6 @@ class State:
             return planned_steps(self.levels, config.fewest_steps, config.most_steps)
         return self.n_planned * steps_an_epoch
 
-    def n_steps_left(self, config: Config, steps_an_epoch: float, last_epoch: int | None) -> float:
-        """Steps until `last_epoch` ends, as far as is known now; if it is None, L_coh decides."""
-        if last_epoch is None:
-            return self.n_steps_planned(config, steps_an_epoch) - self.step
-        n_epochs = last_epoch - self.n_ended
-        return n_epochs * steps_an_epoch - self.steps_in_epoch if n_epochs else 0  # not 0 * inf
-
     def levels_before_the_fall(self, config: Config, steps_an_epoch: int) -> list[float]:
         """Means of L_coh over spans of a constant learning rate; none before the rate falls."""
         n_constant = int(CONSTANT_SHARE * self.n_steps_planned(config, steps_an_epoch))
@@ -160,8 +153,11 @@ def train(
     network, info = builder.network_at(state.current, device), builder.info
     optimizer = _adam(network, config, state, device)
 
-    def n_steps_left() -> float:
-        return state.n_steps_left(config, batches.steps_an_epoch, last_epoch)
+    def n_steps_left() -> float:  # as far as is known now
+        if last_epoch is None:
+            return state.n_steps_planned(config, batches.steps_an_epoch) - state.step
+        n_epochs = last_epoch - state.n_ended  # if it is 0, the product may be 0 * inf
+        return n_epochs * batches.steps_an_epoch - state.steps_in_epoch if n_epochs else 0
 
     def step(batch: torch.Tensor, random: StepRandom) -> torch.Tensor:
         terms = loss_terms(network, info, batch, random, config)
