@@ -78,7 +78,7 @@ class _Probe:
         own_scale = getattr(learned_by, "perturbation_scale", math.sqrt(0.5))
         self.scale = own_scale if scale is None else scale
         self._rows = check_random_state(random_state)
-        self._random = StepRandom(*seeds_of(self._rows, 1))
+        self._random = StepRandom(seeds_of(self._rows, 1)[0])
 
     def batches(self, n_batches: int, batch_size: int) -> Iterator[torch.Tensor]:
         """Mini-batches drawn at random."""
