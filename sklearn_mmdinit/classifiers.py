@@ -12,7 +12,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 from torch.optim import SGD
@@ -20,13 +19,13 @@ from torch.optim import SGD
 from . import warm_start
 from ._base import module_factory as factories
 from ._base import validation as checks
-from ._base.environment import as_float32, own_settings, torch_device
+from ._base.environment import own_settings, torch_device
 from ._base.mlp import MLP, PERCEPTRON_DEFAULTS, perceptron
+from ._base.random_streams import seeds_of
 from ._base.row_scale import warn_if_another_scale
 from .export import sklearn_mlp
 from .fine_tuning import labels, net
-from .fine_tuning.head import body_of, can_be_fitted, fit_head_
-from .networks.builder import module_to_train, takes_integers
+from .fine_tuning.head import body_of, fit_head_
 from .theta0 import Theta0, arrays_of
 
 __all__ = ["MLPClassifier", "NetClassifier"]
@@ -305,14 +304,6 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
         checks.check_parameters(self)
         net.check_skorch_params(self._skorch_params())
 
-    def _seeds(self) -> list[int]:
-        """Seeds of the validation split, training, fresh weights and an initializer."""
-        # Always these four draws: two fits that differ only in warm_start_from have the same
-        # split and mini-batches.
-        return (
-            check_random_state(self.random_state).randint(np.iinfo(np.int32).max, size=4).tolist()
-        )
-
     def _validated(self, X: Any, *y: Any, reset: bool = False, **options: Any) -> Any:
         """X (n, ...) as float32, or as int64 if the module takes integers; and y if given."""
         options |= {"reset": reset, "shape": None if reset else self.input_shape_}
@@ -322,13 +313,13 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
         else:
             self.input_shape_ = tuple(X.shape[1:])
             # Whether the module takes integers is not known yet.
-            X = X if X.dtype.kind in "iu" else as_float32(X)
+            X = X if X.dtype.kind in "iu" else X.astype(np.float32, copy=False)
         return (X, *validated_y) if y else X
 
     def _as_inputs(self, X: Any) -> Any:
         """Rows as the module takes them: int64 or float32."""
         if not self._takes_integers:
-            return as_float32(X)
+            return X.astype(np.float32, copy=False)
         integers = X.astype(np.int64, copy=False)
         values, rounded = (X.data, integers.data) if issparse(X) else (X, integers)
         if (differs := values != rounded).any():
@@ -365,15 +356,16 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
         y = labels.encode(y[labelled], self.classes_, "y_val of validation_split", "y")
         return net.Rows(*rows, net.Rows(*labels.rows_in_loss(X[labelled], y, None, by_class)))
 
-    def _factory(self, source: Any, seed: int) -> factories.ModuleFactory:
+    def _factory(
+        self, source: Any, shape: tuple[int, ...], n_classes: int, seed: int
+    ) -> factories.ModuleFactory:
         """The factory of the network; `source` gives its module if `module` is None."""
-        keywords, n_classes = factories.keywords_of(vars(self)), len(self.classes_)
+        keywords, n_features = factories.keywords_of(vars(self)), math.prod(shape)
         factories.check_source(self.module, keywords)
         if self.module is not None:
-            sizes = self.n_features_in_, n_classes
-            keywords = factories.with_sizes(self.module, keywords, *sizes)
+            keywords = factories.with_sizes(self.module, keywords, n_features, n_classes)
             return factories.ModuleFactory(self.module, keywords, seed)
-        factory = warm_start.factory_of(source, self.n_features_in_, n_classes, seed)
+        factory = warm_start.factory_of(source, n_features, n_classes, seed)
         if factory is None:
             raise ValueError(
                 f"module is None, and warm_start_from={self.warm_start_from!r} has no module "
@@ -381,28 +373,48 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
             )
         return factory
 
-    def _resolve_start(self, X_given: Any, X: Any, seed: int) -> warm_start.Start:
-        """Where training from validated rows X starts; sets the fine-tuning that goes with it."""
+    def _start(
+        self, X_given: Any, X: Any, n_classes: int, names: np.ndarray | None, seed: int
+    ) -> warm_start.Start:
+        """Where and how training starts on rows X with columns of these names; sets nothing."""
         source = warm_start.find_source(self.warm_start_from, X_given)
-        factory, module, fresh = module_to_train(self._factory(source, seed), X)
-        architecture, n_classes = fresh.architecture, len(self.classes_)
-        if (n_logits := architecture.n_classes) != n_classes:
-            name = architecture.module
-            raise ValueError(f"y has {n_classes} classes, but {name} returns {n_logits} logits")
-        feature_names = getattr(self, "feature_names_in_", None)
-        start = warm_start.start_at(source, factory, module, fresh, feature_names)
-        head = architecture.last_layer
-        if head and can_be_fitted(module.get_submodule(head)):
-            start = replace(start, head=head)
-        self._takes_integers = X.dtype.kind in "iu" and takes_integers(module)
+        factory = self._factory(source, X.shape[1:], n_classes, seed)
+        start = warm_start.start_at(source, factory, X, n_classes, names)
         # An initializer that is fitted, here or in a Pipeline, warns about unscaled rows itself.
         warned = start.must_learn or warm_start.attached_theta0(X_given) is not None
-        if not (warned or takes_integers(module)):
-            checks.warn_if_unscaled(X, feature_names)
+        if not (warned or start.takes_integers):
+            checks.warn_if_unscaled(X, names)
         if not warned:  # else theta0 has no scale yet, or the initializer's `transform` compared it
             warn_if_another_scale(X, start.theta0.row_mean, start.theta0.row_spread)
-        self._choose_protocol(start)
-        return start
+        if self.skip_connection and start.takes_integers and X.dtype.kind in "iu":
+            raise ValueError(
+                "skip_connection=True multiplies X by weights, but the module has an embedding "
+                "layer and X holds its indices; pass skip_connection=False"
+            )
+        head_first = self.fine_tuning == "head-first"
+        if head_first and not start.head:
+            raise ValueError(
+                "fine_tuning='head-first' needs a module whose logits come from an nn.Linear that "
+                "is not frozen and can take any weights; the logits of "
+                f"{start.theta0.architecture.module} do not; pass fine_tuning='paper'"
+            )
+        if checks.is_auto(self.fine_tuning):
+            head_first = start.source is not None and bool(start.head)
+        return replace(start, head_first=head_first)
+
+    def _begin(self, X_given: Any, X: Any) -> tuple[list[int], warm_start.Start]:
+        """Seeds of the validation split, training, weights and an initializer; and the start."""
+        # Always these four draws: two fits that differ only in warm_start_from have the same
+        # split and mini-batches.
+        seeds, names = seeds_of(self.random_state, 4), getattr(self, "feature_names_in_", None)
+        start = self._start(X_given, X, len(self.classes_), names, seeds[2])
+        self._takes_integers = start.takes_integers and X.dtype.kind in "iu"
+        self.fine_tuning_ = "head-first" if start.head_first else "paper"
+        self._choices = {
+            name: default if checks.is_auto(getattr(self, name)) else getattr(self, name)
+            for name, default in _PROTOCOLS[self.fine_tuning_].items()
+        }
+        return seeds, start
 
     def _build_net(
         self,
@@ -432,30 +444,8 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
             self.net_ = build_net(partial(start.build, self.skip_connection))
         self.theta0_ = start.theta0
         self.initializer_ = None if isinstance(start.source, Theta0) else start.source
-        if self.fine_tuning_ == "head-first":
+        if start.head_first:
             fit_head_(self.net_, start.head, rows, seeds[0])
-
-    def _choose_protocol(self, start: warm_start.Start) -> None:
-        """Set `fine_tuning_`, and the parameters whose "auto" depends on it."""
-        if self.skip_connection and self._takes_integers:
-            raise ValueError(
-                "skip_connection=True multiplies X by weights, but the module has an embedding "
-                "layer and X holds its indices; pass skip_connection=False"
-            )
-        self.fine_tuning_ = self.fine_tuning
-        if checks.is_auto(self.fine_tuning):
-            has_learned_head = start.source is not None and start.head
-            self.fine_tuning_ = "head-first" if has_learned_head else "paper"
-        elif self.fine_tuning == "head-first" and not start.head:
-            raise ValueError(
-                "fine_tuning='head-first' needs a module whose logits come from an nn.Linear that "
-                "is not frozen and can take any weights; the logits of "
-                f"{start.theta0.architecture.module} do not; pass fine_tuning='paper'"
-            )
-        self._choices = {
-            name: default if checks.is_auto(getattr(self, name)) else getattr(self, name)
-            for name, default in _PROTOCOLS[self.fine_tuning_].items()
-        }
 
     def _train(self, rows: net.Rows, n_epochs: int) -> Self:
         """Train the net and set the fitted attributes."""
@@ -510,8 +500,7 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
         if X_unlabelled is None:
             labels.warn_if_encoded(y, labelled, self.unlabelled_label)
         self.classes_, indices = labels.learn_classes(y[labelled], classes, self.unlabelled_label)
-        seeds = self._seeds()
-        start = self._resolve_start(X_given, X, seeds[2])
+        seeds, start = self._begin(X_given, X)
         X = self._as_inputs(X)
         unlabelled = labels.validate_unlabelled(X_unlabelled, self._validated)
         checks.warn_if_scaled_otherwise(X, unlabelled)
@@ -563,8 +552,7 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
             raise ValueError(f"classes={given!r} are not those of the first call, {self.classes_}")
         self.classes_ = classes
         if first:
-            seeds = self._seeds()
-            start = self._resolve_start(X_given, X, seeds[2])
+            seeds, start = self._begin(X_given, X)
             X = self._as_inputs(X)
         rows = self._rows(X, indices, labelled, sample_weight)
         if first:
@@ -629,9 +617,7 @@ class MLPClassifier(NetClassifier):
         Fresh weights: Glorot uniform or Kaiming normal (fan-in).
     warm_start_from, fine_tuning, skip_connection, optimizer, learning_rate_init
         As :class:`NetClassifier` takes them.
-    batch_size, max_iter
-        As :class:`NetClassifier` takes them.
-    validation_split, class_weight, unlabelled_label, device, random_state
+    batch_size, max_iter, validation_split, class_weight, unlabelled_label, device, random_state
         As :class:`NetClassifier` takes them.
     **keywords : dict
         Further arguments of :class:`skorch.NeuralNetClassifier`, such as ``callbacks``.
@@ -725,12 +711,14 @@ class MLPClassifier(NetClassifier):
     def _is_keyword(self, name: str) -> bool:
         return net.is_skorch_param(name)
 
-    def _factory(self, source: Any, seed: int) -> factories.ModuleFactory:
-        if len(self.input_shape_) != 1:
-            n_axes = len(self.input_shape_) + 1
+    def _factory(
+        self, source: Any, shape: tuple[int, ...], n_classes: int, seed: int
+    ) -> factories.ModuleFactory:
+        if len(shape) != 1:
+            n_axes = len(shape) + 1
             raise ValueError(f"Found array with dim {n_axes}, but MLPClassifier expects <= 2")
-        sizes = {"n_features": self.n_features_in_, "n_classes": len(self.classes_)}
-        factory = warm_start.factory_of(source, self.n_features_in_, len(self.classes_), seed)
+        sizes = {"n_features": shape[0], "n_classes": n_classes}
+        factory = warm_start.factory_of(source, seed=seed, **sizes)
         if source is not None and (factory is None or factory.module is not MLP):
             raise ValueError(
                 f"{warm_start.name_of(source)} is not for a multi-layer perceptron, which "

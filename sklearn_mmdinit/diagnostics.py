@@ -23,7 +23,7 @@ from torch import nn
 from . import losses
 from ._base.environment import array_of, check_float32, own_settings
 from ._base.module_factory import ModuleFactory, uncompiled
-from ._base.random_streams import StepRandom
+from ._base.random_streams import StepRandom, seeds_of
 from ._base.validation import check_argument, check_fits_in_memory, integers, numbers
 from .coherence import coherence_of
 from .fine_tuning import labels
@@ -78,7 +78,7 @@ class _Probe:
         own_scale = getattr(learned_by, "perturbation_scale", math.sqrt(0.5))
         self.scale = own_scale if scale is None else scale
         self._rows = check_random_state(random_state)
-        self._random = StepRandom(int(self._rows.randint(np.iinfo(np.int32).max)))
+        self._random = StepRandom(seeds_of(self._rows, 1)[0])
 
     def batches(self, n_batches: int, batch_size: int) -> Iterator[torch.Tensor]:
         """Mini-batches drawn at random."""
@@ -413,7 +413,7 @@ def neighbor_agreement(
     has_label = labels.is_labelled(y, unlabelled_label) & ~labels.missing_in(y)
     rows = np.flatnonzero(has_label)
     classes, indices = np.unique(y[rows], return_inverse=True)
-    seed = int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+    (seed,) = seeds_of(random_state, 1)
     folds = labels.stratified_folds(indices, cv, seed)
     if not folds:
         raise ValueError(f"y must have two labels of each of two classes, got {y[rows]!r}")

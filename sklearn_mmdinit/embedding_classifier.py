@@ -10,11 +10,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from scipy.special import log_softmax, softmax
 from sklearn.preprocessing import normalize
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from ._base import validation as checks
-from ._base.environment import check_float32, own_settings
+from ._base.environment import own_settings
+from ._base.random_streams import seeds_of
 from .classifiers import PartlyLabelled
 from .coherence import Coherence
 from .fine_tuning import labels
@@ -183,7 +183,6 @@ class EmbeddingClassifier(PartlyLabelled):
         """
         checks.check_parameters(self)
         X, y, labelled = self._with_labels(X, y, reset=True, ensure_min_samples=2)
-        check_float32(X)
         self.classes_, indices = labels.learn_classes(y[labelled], None, self.unlabelled_label)
         more_rows = labels.validate_unlabelled(X_unlabelled, partial(self._validated, reset=False))
         rows = _unit(np.concatenate([X[labelled], X[~labelled], *more_rows]))
@@ -208,7 +207,6 @@ class EmbeddingClassifier(PartlyLabelled):
         """Probabilities (n_samples, n_classes) in the order of ``classes_``, not calibrated."""
         check_is_fitted(self, "class_means_")
         X = self._validated(X, reset=False)
-        check_float32(X)
         rows = _unit(X)
         spread = None if self._spreading is None else self._spreading.predict_proba(rows)
         scores = class_scores(self._views(rows), self.class_means_, self.class_shifts_)
@@ -229,7 +227,7 @@ class EmbeddingClassifier(PartlyLabelled):
             no_terms: dict[str, Any] = dict.fromkeys(PAPER_WEIGHTS, 0.0)
             initializer = MMDInitializer((_WIDTH,), coherence=term, **no_terms)
             features = LearnedFeatures([initializer], with_row=False)
-        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        (seed,) = seeds_of(self.random_state, 1)
         with checks.inside_another(), checks.add_error_context("features"):
             return seeded(features, seed).fit(_scaled(rows), y)
 

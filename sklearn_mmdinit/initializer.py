@@ -15,15 +15,14 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from ._base import module_factory as factories
 from ._base import validation as checks
-from ._base.environment import check_float32, own_settings, torch_device
+from ._base.environment import own_settings, torch_device
 from ._base.mlp import ACTIVATIONS, INITS
-from ._base.random_streams import permutation, weights_seed
+from ._base.random_streams import permutation, seeds_of, weights_seed
 from ._base.row_scale import RowMoments, warn_if_another_scale
 from ._base.validation import warn_user
 from .coherence import (
@@ -45,7 +44,7 @@ from .training.checkpoint import Checkpointer
 from .training.loop import State, mean_loss, train
 from .training.minibatches import PositivePairs, RowBatches
 from .training.schedule import SPAN, is_still_falling
-from .training.streams import UNKNOWN, StreamBatches
+from .training.streams import UNKNOWN, Passes, StreamBatches
 from .warm_start import attach_theta0
 
 __all__ = ["MMDInitializer"]
@@ -81,7 +80,6 @@ class _HiddenFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def transform(self, X: Any) -> np.ndarray:
         """Inputs of the last layer at theta0, for rows X."""
         rows = self._rows_with_scale_warning(X)
-        check_float32(rows)
         return self._builder.hidden(self.theta0_, rows, torch_device(self.device))
 
     def _rows_with_scale_warning(self, X: Any) -> np.ndarray:
@@ -487,8 +485,6 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
                     f"{name}={value!r} describes a perceptron, and module is given; leave it out"
                 )
 
-    @own_settings()
-    @checks.all_or_nothing
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn theta0 from unlabelled rows.
 
@@ -521,18 +517,27 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
             If the checkpoint cannot be written, at the start or during training. At the end of
             training, or after an interrupt, this gives only a warning.
         """
+        return self._fit(X, y)
+
+    @own_settings()
+    @checks.all_or_nothing
+    def _fit(self, X: Any, y: Any = None, passes: Passes | None = None) -> Self:
+        """Learn theta0 from rows X, or from passes over a loader, whose first rows are X."""
         X = self._validated(X, reset=self._learned() is None)
         labels.warn_if_few(X, y)
         coherence = coherence_of(self.coherence, X)
-        config, fresh = self._begin(X, y, coherence)
+        config, fresh = self._begin(X, y, coherence, len(X) if passes is None else passes.n_rows)
         path = None if self.checkpoint is None else Path(self.checkpoint)
         settings = {} if path is None else self._settings(X, coherence, config, fresh)
         checkpointer = Checkpointer(path, settings, config.term_names)
         state = checkpointer.first_state(fresh)
         self._prepare(X, coherence, config, fresh.seed)
+        last_epoch = None if config.length_by_level else config.max_iter
         try:
-            n_epochs = None if config.length_by_level else config.max_iter
-            self._train(X, coherence, config, state, n_epochs, checkpointer)
+            # A checkpoint may hold all epochs. For max_iter=0 the graph is built all the same, so
+            # that its errors are raised.
+            if last_epoch != state.n_ended or not config.max_iter:
+                self._train(X, coherence, config, state, last_epoch, passes, checkpointer)
             checkpointer.write_at_end()
         except KeyboardInterrupt:
             checkpointer.write_at_end()
@@ -542,7 +547,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
             state = last
             done = f"fitted up to step {state.step}; partial_fit goes on from there"
             warn_user(f"interrupted: {done}", ConvergenceWarning)
-        return self._store(X, config, state)
+        return self._store(X, config, state, len(X) if passes is None else passes.n_rows)
 
     @own_settings()
     @checks.all_or_nothing
@@ -575,7 +580,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         X = self._validated(X, reset=first)
         coherence = coherence_of(self.coherence, X)
         if first:
-            config, state = self._begin(X, y, coherence)
+            config, state = self._begin(X, y, coherence, len(X))
             _warn_if_an_epoch_is_short(config, len(X))
             self._prepare(X, coherence, config, state.seed)
         else:
@@ -584,8 +589,10 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
             self._moments = self._moments and self._moments.with_rows(X)
             # A copy, so that an epoch that fails or is interrupted leaves no trace.
             state = self._state.copied()
+            if state.steps_in_epoch >= len(X) // config.rows_a_step:
+                state.steps_in_epoch = 0  # that epoch was over more rows
         self._train(X, coherence, config, state, state.n_ended + 1)
-        return self._store(X, config, state)
+        return self._store(X, config, state, len(X))
 
     @own_settings()
     def score(self, X: Any, y: Any = None) -> float:
@@ -641,15 +648,16 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         self._check_params()
         # A mini-batch of one row cannot use all classes.
         X = self._rows(X, reset=reset, ensure_min_samples=2)
-        check_float32(X)
         if self.module is not None:
             return X  # a module may take integers
         dtype = X.dtype.newbyteorder("=")
         return X.astype(dtype if dtype in (np.float32, np.float64) else np.float32, copy=False)
 
-    def _begin(self, X: np.ndarray, y: Any, coherence: Coherence | None) -> tuple[Config, State]:
+    def _begin(
+        self, X: np.ndarray, y: Any, coherence: Coherence | None, n_rows: int
+    ) -> tuple[Config, State]:
         """Inspect the network on a few rows; return the training's settings and a fresh state."""
-        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        (seed,) = seeds_of(self.random_state, 1)
         learned, of_labels = self._learned(), labels.n_classes_in(y)
         if learned is not None:  # a later y may miss classes
             of_labels = max(of_labels or 0, learned.architecture.n_classes)
@@ -678,7 +686,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
             theta0 = learned.without_gain()
         if coherence is not None or self.output == "hidden":
             self._builder.hidden(theta0, X[:2], "cpu")  # raises without a last linear layer
-        config = self._config(self._n_rows(X), coherence)
+        config = self._config(n_rows, coherence)
         return config, State(seed, theta0, n_planned=max(config.max_iter, 1))
 
     def _learned(self) -> Theta0 | None:
@@ -691,17 +699,20 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         coherence: Coherence | None,
         config: Config,
         state: State,
-        n_epochs: int | None,
-        checkpointer: Checkpointer | None = None,
+        last_epoch: int | None,
+        passes: Passes | None = None,
+        keep: Checkpointer | None = None,
     ) -> None:
-        """Train up to the end of epoch `n_epochs`; if None, until L_coh has stopped falling."""
-        n_left = None if n_epochs is None else n_epochs - state.n_ended
-        # 0 epochs are left if the checkpoint holds all of them. For max_iter=0 the graph is built
-        # all the same, so that its errors are raised.
-        if n_left != 0 or not config.max_iter:
-            batches = self._batches(X, coherence, config, state.seed)
-            device, keep = torch_device(self.device), checkpointer
-            train(self._builder, batches, config, state, n_left, device, self.verbose, keep)
+        """Train up to the end of epoch `last_epoch`; if None, until L_coh has stopped falling."""
+        batches: RowBatches | StreamBatches
+        if passes is None:
+            batches = self._row_batches(X, coherence, config, state.seed)
+        else:
+            augmentation = coherence.augmentation if coherence else None
+            integers = self._builder.takes_integers
+            batches = StreamBatches(passes, config, integers, state.seed, augmentation)
+        device = torch_device(self.device)
+        train(self._builder, batches, config, state, last_epoch, device, self.verbose, keep)
 
     def _config(self, n_rows: int, coherence: Coherence | None) -> Config:
         n_classes, is_known = self._builder.info.n_classes, self._n_classes_is_known
@@ -737,20 +748,10 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
                     "with fit"
                 )
 
-    def _n_rows(self, X: np.ndarray) -> int:
-        """Rows of an epoch."""
-        return len(X)
-
-    def _batches(
-        self, X: np.ndarray, coherence: Coherence | None, config: Config, seed: int
-    ) -> RowBatches | StreamBatches:
-        """Mini-batches of an epoch, with positive pairs if there is a coherence."""
-        return self._row_batches(X, coherence, config, seed)
-
     def _row_batches(
         self, X: np.ndarray, coherence: Coherence | None, config: Config, seed: int
     ) -> RowBatches:
-        """Mini-batches of rows X."""
+        """Mini-batches of rows X, with positive pairs if there is a coherence."""
         pairs = None
         if coherence is not None:
             walk = self._walks.of(coherence, self.embedding_, X, self.verbose)
@@ -773,8 +774,8 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
             **settings_of(coherence),
         }
 
-    def _store(self, X: np.ndarray, config: Config, state: State) -> Self:
-        """Set the fitted attributes."""
+    def _store(self, X: np.ndarray, config: Config, state: State, n_rows: int) -> Self:
+        """Set the fitted attributes; `n_rows` is the number of rows of an epoch."""
         self._state, self.config_ = state, config
         theta0 = state.result(config)
         if (moments := self._moments) is not None:
@@ -794,8 +795,8 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         self.best_loss_ = min(self.loss_curve_, default=np.inf)
         self.n_iter_ = state.n_epochs
         if H is not None:
-            levels = state.levels_before_the_fall(config, self._n_rows(X) // config.rows_a_step)
-            self._judge_coherence(levels, H, self._n_rows(X))
+            levels = state.levels_before_the_fall(config, n_rows // config.rows_a_step)
+            self._judge_coherence(levels, H, n_rows)
         loss = self.loss_curve_[-1] if config.coherence and self.history_ else self.best_loss_
         if self.history_ and loss > _DIVERGED * max(state.first_loss, 1.0):
             warn_user(

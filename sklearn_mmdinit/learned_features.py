@@ -10,11 +10,11 @@ from joblib import Parallel, delayed
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from ._base import validation as checks
-from ._base.environment import check_float32, own_settings, torch_device
+from ._base.environment import own_settings, torch_device
+from ._base.random_streams import seeds_of
 from .coherence import coherence_of
 from .fine_tuning import labels
 from .initializer import PAPER_WEIGHTS, MMDInitializer
@@ -197,7 +197,6 @@ class LearnedFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         checks.check_parameters(self)
         widths = checks.check_widths(self.hidden_layer_sizes)
         (X,) = checks.examples_checked(self, X, reset=True, ensure_min_samples=2)
-        check_float32(X)
         if checks.is_auto(self.initializers):
             if X.ndim > 2:
                 raise ValueError(
@@ -215,8 +214,7 @@ class LearnedFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         if not given:
             raise ValueError("initializers must be at least one, got []")
         n_classes = labels.n_classes_in(y) if checks.is_auto(self.n_classes) else self.n_classes
-        random = check_random_state(self.random_state)
-        seeds = map(int, random.randint(np.iinfo(np.int32).max, size=len(given)))
+        seeds = seeds_of(self.random_state, len(given))
         names = [f"initializers[{i}]" for i in range(len(given))]
         # Check all of them before the first one learns.
         prepared = list(map(partial(self._prepared, X), given, names, seeds))
@@ -271,7 +269,6 @@ class LearnedFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         check_is_fitted(self, "initializers_")
         shape = self.initializers_[0].theta0_.architecture.input_shape
         (X,) = checks.examples_checked(self, X, reset=False, shape=shape)
-        check_float32(X)
         row = [(_flat(X) / self.row_length_).astype(np.float32)] if self.with_row else []
         return np.concatenate([*row, *(_hidden(each, X) for each in self.initializers_)], axis=1)
 

@@ -7,17 +7,16 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.utils import check_random_state
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from ._base.module_factory import uncompiled
+from ._base.random_streams import seeds_of
 from ._base.validation import check_argument, check_fits_in_memory
 from .coherence import Coherence, brings_edges, coherence_of
 from .initializer import MMDInitializer
 from .theta0 import put_arrays_
-from .training import Config
-from .training.streams import UNKNOWN, Passes, StreamBatches, rows_of
+from .training.streams import UNKNOWN, Passes, rows_of
 
 __all__ = ["mmd_init_"]
 
@@ -112,42 +111,23 @@ def mmd_init_(module: nn.Module, data: Any, **params: Any) -> list[dict[str, flo
         )
     if isinstance(data, Dataset | DataLoader):
         initializer._check_params()  # errors come before a long reading
-        initializer, data = _read_or_streamed(initializer, data)
-    initializer.fit(data)
+        rows, passes = _read_or_streamed(data, initializer)
+        initializer._fit(rows, passes=passes)
+    else:
+        initializer.fit(data)
     put_arrays_(uncompiled(module), initializer.theta0_.arrays)
     return initializer.history_
 
 
-class _OfStream(MMDInitializer):
-    """Trains on mini-batches of a stream; ``fit`` gets its first rows, which describe the data."""
-
-    passes: Passes
-
-    def _n_rows(self, X: np.ndarray) -> int:
-        return self.passes.n_rows
-
-    def _batches(
-        self, X: np.ndarray, coherence: Coherence | None, config: Config, seed: int
-    ) -> StreamBatches:
-        return StreamBatches(
-            self.passes,
-            config.rows_a_step,
-            has_pairs=coherence is not None,
-            integers=self._builder.takes_integers,
-            seed=seed,
-            augmentation=coherence.augmentation if coherence else None,
-        )
-
-
 def _read_or_streamed(
-    initializer: MMDInitializer, data: Dataset[Any] | DataLoader[Any]
-) -> tuple[MMDInitializer, np.ndarray]:
-    """The initializer and all rows of the data; or one for the stream, and its first rows."""
+    data: Dataset[Any] | DataLoader[Any], initializer: MMDInitializer
+) -> tuple[np.ndarray, Passes | None]:
+    """All rows of the data; or a stream's first rows and its passes, which set batch sizes."""
     name, coherence = type(data).__name__, coherence_of(initializer.coherence)
     is_loader = isinstance(data, DataLoader)
     size = coherence.batch_size if coherence else _EXAMPLES_AT_A_TIME
     loader = data if isinstance(data, DataLoader) else DataLoader(data, size)
-    seed = int(check_random_state(initializer.random_state).randint(np.iinfo(np.int32).max))
+    (seed,) = seeds_of(initializer.random_state, 1)
     if is_loader and brings_edges(coherence):
         raise ValueError(
             "coherence.graph is a matrix, whose rows must be in the order of the data, but a "
@@ -156,7 +136,7 @@ def _read_or_streamed(
     passes = Passes(loader, name, seed)
     is_stream = is_loader or isinstance(data, IterableDataset)
     if not (is_stream if coherence is None else passes.has_pairs):
-        return initializer, _read(passes)
+        return _read(passes), None
     if not is_stream:
         raise ValueError(
             f"data={name} gives two views of each example, and only a DataLoader says in which "
@@ -168,12 +148,10 @@ def _read_or_streamed(
             f"data={name} gives mini-batches of one example, and a step needs several: pass a "
             f"DataLoader with batch_size={size}"
         )
-    streamed = _OfStream(**initializer.get_params(deep=False))
-    streamed.passes = passes
-    streamed.batch_size = min(initializer.batch_size, passes.size)
+    initializer.batch_size = min(initializer.batch_size, passes.size)
     if coherence is not None:
-        streamed.coherence = _without_graph(coherence).set_params(batch_size=passes.size)
-    return streamed, passes.first_rows()
+        initializer.coherence = _without_graph(coherence).set_params(batch_size=passes.size)
+    return passes.first_rows(), passes
 
 
 def _without_graph(coherence: Coherence) -> Coherence:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from joblib import Parallel, delayed
 from scipy.optimize import minimize_scalar
-from scipy.sparse import issparse, vstack
+from scipy.sparse import issparse
 from scipy.special import log_softmax, ndtr, softmax
 from sklearn.base import clone
 from sklearn.ensemble import RandomForestClassifier
@@ -18,19 +18,19 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.svm import SVC
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from ._base import validation as checks
 from ._base.environment import own_settings
 from ._base.module_factory import OF_A_PERCEPTRON, PREFIX
+from ._base.random_streams import seeds_of
 from .classifiers import MLPClassifier, NetClassifier, PartlyLabelled
 from .fine_tuning import labels
 from .graph.edges import seed_
 from .graph.label_spreading import N_NEIGHBORS, Neighborhood, NeighborSpreading
 from .graph.neighbors import count_distinct
 from .learned_features import LearnedFeatures, coherent_initializers
-from .warm_start import Start, attached_theta0, fitted_or_cloned, seeded
+from .warm_start import attached_theta0, fitted_or_cloned, seeded
 
 __all__ = ["StackedStartsClassifier"]
 
@@ -156,15 +156,10 @@ def _held_out_proba(
     return _proba(_fitted(member, classes, X[train], y[train], weights), classes, X[test])
 
 
-def _joined(parts: Sequence[Any]) -> Any:
-    """Rows of several arrays, dense or CSR."""
-    return vstack(parts, format="csr") if any(map(issparse, parts)) else np.concatenate(parts)
-
-
 def _drawn_unlabelled(rows: _Rows, seed: int) -> Any:
     """The rows without a label; if they are too many, some at random, in their order."""
     X, X_unlabelled = rows.all_rows
-    unlabelled = _joined([X[~rows.labelled], *X_unlabelled])
+    unlabelled = checks.joined([X[~rows.labelled], *X_unlabelled])
     drawn = np.random.default_rng(seed).permutation(unlabelled.shape[0])[:_MAX_UNLABELLED]
     return unlabelled[np.sort(drawn)]
 
@@ -400,8 +395,7 @@ class StackedStartsClassifier(PartlyLabelled):
         """
         checks.check_parameters(self)
         rows = self._validated_rows(X, y, X_unlabelled, classes, sample_weight)
-        draws = check_random_state(self.random_state).randint(np.iinfo(np.int32).max, size=4)
-        folds_seed, seed, start_seed, rows_seed = map(int, draws)
+        folds_seed, seed, start_seed, rows_seed = seeds_of(self.random_state, 4)
         unlabelled = _drawn_unlabelled(rows, rows_seed)
         classifiers, student = self._classifiers_and_student(rows.X, rows.y, unlabelled, seed)
         network = self._network(seed)
@@ -520,7 +514,8 @@ class StackedStartsClassifier(PartlyLabelled):
             return None
         params = {"n_classes": len(self.classes_)} if checks.is_auto(features.n_classes) else {}
         with checks.inside_another(), checks.add_error_context("features"):
-            return seeded(features, seed).set_params(**params).fit(_joined([X, *X_unlabelled]))
+            features = seeded(features, seed).set_params(**params)
+            return features.fit(checks.joined([X, *X_unlabelled]))
 
     def _learned_starts(
         self, network: Any, X: np.ndarray, X_unlabelled: Sequence[Any], seed: int
@@ -530,20 +525,14 @@ class StackedStartsClassifier(PartlyLabelled):
         if not given:
             raise ValueError("starts must be at least one, got []")
         # Check all of them before the first one learns.
-        checked = [self._checked_start(network, start, X) for start in given]
+        rows = X if X.dtype.kind in "iu" else X.astype(np.float32, copy=False)
+        names = getattr(self, "feature_names_in_", None)
+        networks = [clone(network).set_params(warm_start_from=start) for start in given]
+        checked = [each._start(rows, rows, len(self.classes_), names, 0) for each in networks]
         return [
             start.learn(X, X_unlabelled, seed).source if start.must_learn else value
             for value, start in zip(given, checked, strict=True)
         ]
-
-    def _checked_start(self, network: Any, warm_start_from: Any, X: np.ndarray) -> Start:
-        """The Start of the network at `warm_start_from`; an error if they do not fit."""
-        cloned = clone(network).set_params(warm_start_from=warm_start_from)
-        cloned.classes_, X = self.classes_, cloned._validated(X, reset=True)
-        if hasattr(self, "feature_names_in_"):
-            cloned.feature_names_in_ = self.feature_names_in_
-        start: Start = cloned._resolve_start(X, X, seed=0)
-        return start
 
     def _set_default_weights(self) -> None:
         """Temperatures and weights without held-out labels."""
@@ -576,7 +565,7 @@ class StackedStartsClassifier(PartlyLabelled):
     ) -> None:
         """Train a student on labels and pseudo-labels, and give it its weight."""
         proba = self._stacked_proba(unlabelled)
-        rows, n_unlabelled = _joined([X, unlabelled]), unlabelled.shape[0]
+        rows, n_unlabelled = checks.joined([X, unlabelled]), unlabelled.shape[0]
         pseudo_labelled = np.concatenate([y, self.classes_[proba.argmax(axis=1)]])
         of_labelled = np.ones(len(y)) if weights is None else weights / weights.mean()
         sample_weight = np.r_[of_labelled, proba.max(axis=1)]

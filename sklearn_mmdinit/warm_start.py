@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
-from scipy.sparse import issparse, vstack
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
@@ -20,9 +19,9 @@ from torch import nn
 
 from ._base.mlp import MLP, PERCEPTRON_DEFAULTS
 from ._base.module_factory import ModuleFactory, factory_of_initializer
-from ._base.validation import add_error_context, inside_another, warn_user
-from .fine_tuning.head import SkipConnection
-from .networks.builder import fresh_theta0
+from ._base.validation import add_error_context, inside_another, joined, warn_user
+from .fine_tuning.head import SkipConnection, can_be_fitted
+from .networks.builder import fresh_theta0, module_to_train, takes_integers
 from .theta0 import Architecture, Theta0, load_theta0, start_, theta0_in
 
 _VALID = (
@@ -231,6 +230,8 @@ class Start:
     source: Any = None  # a Theta0 or an initializer, fitted or not
     learned: Theta0 | None = None  # of the source; None until an initializer has learned it
     head: str = ""  # the linear layer that returns the logits, if its weights can be set
+    head_first: bool = False  # whether that layer is fitted before all layers are trained
+    takes_integers: bool = False  # whether the module has an embedding layer
 
     @property
     def must_learn(self) -> bool:
@@ -256,11 +257,7 @@ class Start:
         initializer = seeded(self.source, seed)
         # Only the number of classes in y affects an initializer.
         y = np.arange(self.fresh.architecture.n_classes)
-        rows = X
-        if X_unlabelled:
-            arrays = [X, *X_unlabelled]
-            any_sparse = any(map(issparse, arrays))
-            rows = vstack(arrays, format="csr") if any_sparse else np.concatenate(arrays)
+        rows = joined([X, *X_unlabelled]) if X_unlabelled else X  # a memory map is not copied
         with (
             inside_another(),
             add_error_context(f"{name_of(initializer)} learns from all rows, X and X_unlabelled"),
@@ -272,23 +269,30 @@ class Start:
 def start_at(
     source: Any,
     factory: ModuleFactory,
-    module: nn.Module,
-    fresh: Theta0,
+    X: Any,
+    n_classes: int,
     feature_names: np.ndarray | None = None,
 ) -> Start:
-    """The Start of a fresh module of the factory at a source; raises if the source does not fit.
+    """The Start of the factory's module on rows X at a source; raises if they do not fit.
 
-    `fresh` has the module's weights. A theta0 for another number of classes gets the last layer of
-    `fresh`, with a warning.
+    A theta0 for another number of classes gets a fresh last layer, with a warning.
     """
+    factory, module, fresh = module_to_train(factory, X)
+    architecture = fresh.architecture
+    if (n_logits := architecture.n_classes) != n_classes:
+        name = architecture.module
+        raise ValueError(f"y has {n_classes} classes, but {name} returns {n_logits} logits")
     learned = theta0_in(source)
     if learned is not None:
         learned = _with_last_layer_of(fresh, learned)
         start_(module, learned)
         check_feature_names(source, feature_names)
     elif source is not None:
-        _check_will_fit(source, module, fresh.architecture)
-    return Start(factory, fresh, source, learned)
+        _check_will_fit(source, module, architecture)
+    head = architecture.last_layer
+    if head and not can_be_fitted(module.get_submodule(head)):
+        head = ""
+    return Start(factory, fresh, source, learned, head, takes_integers=takes_integers(module))
 
 
 def check_feature_names(initializer: Any, feature_names: np.ndarray | None) -> None:

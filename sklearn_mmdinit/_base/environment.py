@@ -93,12 +93,6 @@ def check_float32(X: Any, name: str = "X") -> None:
             raise ValueError(f"{name} holds {float(extreme)!r}, which is too large for float32")
 
 
-def as_float32(X: Any) -> Any:
-    """X in float32, without a copy if it is."""
-    check_float32(X)
-    return X.astype(np.float32, copy=False)
-
-
 @contextmanager
 def kept_generators(gpus: Sequence[int] = ()) -> Iterator[None]:
     """Restore the state of PyTorch's global generators after this block."""

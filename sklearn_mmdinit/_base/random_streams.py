@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
+from sklearn.utils import check_random_state
 from torch.utils.checkpoint import checkpoint
 
 # Keys of the independent streams of one seed.
@@ -14,6 +16,12 @@ _STEP, _EPOCH, _WEIGHTS, _WALK, _AUGMENTATION, _LOADER = 0, 1, 2, 3, 4, 5
 
 def _sequence(seed: int, *key: int) -> np.random.SeedSequence:
     return np.random.SeedSequence(seed, spawn_key=key)
+
+
+def seeds_of(random_state: Any, n: int) -> list[int]:
+    """The next n seeds that scikit-learn's ``random_state`` gives."""
+    draws = check_random_state(random_state).randint(np.iinfo(np.int32).max, size=n)
+    return [int(seed) for seed in draws]
 
 
 def permutation(seed: int, epoch: int, n: int) -> np.ndarray:

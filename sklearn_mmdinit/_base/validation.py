@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import warnings
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import wraps
@@ -14,7 +14,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 import psutil
-from scipy.sparse import issparse
+from scipy.sparse import issparse, vstack
 
 # Private in scikit-learn, which is why no other file imports it.
 from sklearn.utils._param_validation import (
@@ -27,7 +27,7 @@ from sklearn.utils._param_validation import (
 )
 from sklearn.utils.validation import validate_data
 
-from .environment import array_of
+from .environment import array_of, check_float32
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -285,6 +285,11 @@ def _why_no_number(value: Any) -> ValueError | TypeError | None:
     return None
 
 
+def joined(parts: Sequence[Any]) -> Any:
+    """Rows of several arrays, dense or CSR."""
+    return vstack(parts, format="csr") if any(map(issparse, parts)) else np.concatenate(parts)
+
+
 # Our errors report infinity and values too large for float32, so NumPy does not warn of them.
 @np.errstate(over="ignore", invalid="ignore")
 def examples_checked(
@@ -297,7 +302,7 @@ def examples_checked(
     allow_nd: bool = True,
     **options: Any,
 ) -> tuple[Any, ...]:
-    """Check rows X (n, ...) of any number type by ``validate_data``, and y if given.
+    """Check rows X (n, ...) by ``validate_data``, for float32 too, and y if given.
 
     `shape` is the shape of the examples in ``fit``. With `allow_nd` they may have any shape.
     `options` are those of ``validate_data``.
@@ -319,4 +324,5 @@ def examples_checked(
         estimator.n_features_in_ = math.prod(X.shape[1:])
     if shape is not None and X.shape[1:] != shape:
         raise ValueError(f"X has examples of shape {X.shape[1:]}, fit saw shape {shape}")
+    check_float32(X)
     return X, *labels

@@ -13,7 +13,7 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length
 
-from .._base.environment import array_of, check_float32
+from .._base.environment import array_of
 from .._base.validation import add_error_context, check_argument, finite_array, numbers, warn_user
 
 # An initializer is meant for many rows. It warns if there are fewer than this, all with a label.
@@ -110,10 +110,7 @@ def validate_unlabelled(X_unlabelled: Any, validate: Callable[[Any], Any]) -> tu
         return ()
     arrays = X_unlabelled if isinstance(X_unlabelled, tuple) else (X_unlabelled,)
     with add_error_context("X_unlabelled"):
-        validated = tuple(validate(X) for X in arrays)
-        for X in validated:
-            check_float32(X, "X_unlabelled")
-    return validated
+        return tuple(validate(X) for X in arrays)
 
 
 # Classes

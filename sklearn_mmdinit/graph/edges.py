@@ -11,6 +11,7 @@ from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import check_array, check_memory
 
+from .._base.random_streams import seeds_of
 from .._base.validation import add_error_context
 from .neighbors import nearest_neighbors
 
@@ -150,5 +151,4 @@ def seed_(estimator: Any, seed: int) -> None:
         if value is None and name.rpartition("__")[2] == "random_state"
         if not name.startswith(frozen)
     )
-    draws = np.random.RandomState(seed).randint(np.iinfo(np.int32).max, size=len(names))
-    estimator.set_params(**dict(zip(names, draws.tolist(), strict=True)))
+    estimator.set_params(**dict(zip(names, seeds_of(seed, len(names)), strict=True)))

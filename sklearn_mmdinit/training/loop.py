@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -87,18 +86,6 @@ class State:
             return planned_steps(self.levels, config.fewest_steps, config.most_steps)
         return self.n_planned * steps_an_epoch
 
-    def last_step(self, config: Config, steps_an_epoch: float, last_epoch: int | None) -> float:
-        """The step after which training ends, as far as is known now.
-
-        There `last_epoch` ends; if that is None, L_coh decides.
-        """
-        if last_epoch is None:
-            return self.n_steps_planned(config, steps_an_epoch)
-        if last_epoch == self.n_ended:  # the product below would be 0 * inf
-            return self.step
-        n_steps = (last_epoch - self.n_ended) * steps_an_epoch
-        return self.step - self.steps_in_epoch + n_steps
-
     def levels_before_the_fall(self, config: Config, steps_an_epoch: int) -> list[float]:
         """Means of L_coh over spans of a constant learning rate; none before the rate falls."""
         n_constant = int(CONSTANT_SHARE * self.n_steps_planned(config, steps_an_epoch))
@@ -150,27 +137,27 @@ def train(
     batches: RowBatches | StreamBatches,
     config: Config,
     state: State,
-    n_epochs: int | None,
+    last_epoch: int | None,
     device: torch.device,
     verbose: Any = 0,
     keep: Callable[[State], None] | None = None,
 ) -> State:
-    """Train for some epochs, or until L_coh has stopped falling; change the state in place.
+    """Train until epoch `last_epoch` ends, or if it is None, until L_coh has stopped falling.
 
-    A call with n epochs and then one with m equal one call with n + m, bit for bit. If the state is
-    inside an epoch, the first epoch is the rest of that one. `keep` gets a copy of the state at the
+    Changes the state in place. Training up to an epoch and then up to another equals one training
+    up to the other, bit for bit, also from within an epoch. `keep` gets a copy of the state at the
     end of a window or an epoch. If the loss or the weights are not finite, training stops and goes
     back to the best window, with a ConvergenceWarning; before the first window has ended, a
     ValueError is raised.
     """
     network, info = builder.network_at(state.current, device), builder.info
     optimizer = _adam(network, config, state, device)
-    if state.steps_in_epoch >= batches.steps_an_epoch:  # that epoch was over more rows
-        state.steps_in_epoch = 0
-    last_epoch = None if n_epochs is None else state.n_ended + n_epochs
 
-    def n_steps_left() -> float:
-        return state.last_step(config, batches.steps_an_epoch, last_epoch) - state.step
+    def n_steps_left() -> float:  # as far as is known now
+        if last_epoch is None:
+            return state.n_steps_planned(config, batches.steps_an_epoch) - state.step
+        n_epochs = last_epoch - state.n_ended  # if it is 0, the product may be 0 * inf
+        return n_epochs * batches.steps_an_epoch - state.steps_in_epoch if n_epochs else 0
 
     def step(batch: torch.Tensor, random: StepRandom) -> torch.Tensor:
         terms = loss_terms(network, info, batch, random, config)
@@ -190,14 +177,17 @@ def train(
         if keep is not None:
             keep(state.copied())
 
+    # Sums are looked at where a window, a span of L_coh, an epoch or the training ends.
+    periods = (config.window, SPAN) if config.coherence else (config.window,)
+    mini_batches = _mini_batches(batches, state, device)
     threads = training_threads(network, info, config.rows_in_flight, device)
     bar = progress_bar(verbose, total=n_steps_left(), desc="pre-training", unit="step")
     with threads, bar:
-        for portion in _portions(batches, config, state, last_epoch, device):
+        while n_steps_left() > 0 if last_epoch is None else state.n_ended < last_epoch:
             before = state.step
             n_planned = state.n_steps_planned(config, batches.steps_an_epoch)
             sums = torch.zeros(len(config.term_names), dtype=torch.float32, device=device)
-            for batch in portion:
+            for batch, ends_epoch in mini_batches:
                 _set_rate(optimizer, config, state.step / n_planned)
                 if recorded is not None:
                     terms = recorded(batch, state.step)
@@ -207,7 +197,11 @@ def train(
                     state.first_loss = float(terms[0])
                 sums += terms
                 state.step += 1
+                state.steps_in_epoch = 0 if ends_epoch else state.steps_in_epoch + 1
                 bar.update()
+                ends_training = last_epoch is None and state.step >= n_planned
+                if ends_epoch or ends_training or not all(state.step % n for n in periods):
+                    break
             n = state.step - before
             totals = sums.cpu().numpy().astype(np.float64)
             # A gradient can be NaN although the loss is finite. One check a portion is enough.
@@ -215,9 +209,6 @@ def train(
                 return _fall_back(state, config, n)
             state.window_steps += n
             state.window_sum = totals + (0.0 if state.window_sum is None else state.window_sum)
-            state.steps_in_epoch += n
-            if state.steps_in_epoch >= batches.steps_an_epoch:
-                state.steps_in_epoch = 0
             if config.coherence:
                 _add_level(state, totals[-1], n)
             if n_steps_left() < math.inf:
@@ -232,29 +223,14 @@ def train(
     return state
 
 
-def _portions(
-    batches: RowBatches | StreamBatches,
-    config: Config,
-    state: State,
-    last_epoch: int | None,
-    device: torch.device,
-) -> Iterator[Iterator[torch.Tensor]]:
-    """Mini-batches up to the next end of a window, a span of L_coh, an epoch or the training.
-
-    The caller updates the state after each portion. How long the training is may change then: a
-    stream may not know its length, and L_coh may decide.
-    """
-    periods = (config.window, SPAN) if config.coherence else (config.window,)
-    epoch: Iterator[torch.Tensor] | None = None
-    while (last := state.last_step(config, batches.steps_an_epoch, last_epoch)) > state.step:
+def _mini_batches(
+    batches: RowBatches | StreamBatches, state: State, device: torch.device
+) -> Iterator[tuple[torch.Tensor, bool]]:
+    """Mini-batches from the state on, each with whether an epoch ends with it; without an end."""
+    while True:
         if state.steps_in_epoch == 0:
             state.n_epochs += 1
-            epoch = None
-        if epoch is None:
-            first = state.steps_in_epoch
-            epoch = batches.epoch(state.n_epochs - 1, first, state.step, device)
-        n = min(last - state.step, *(period - state.step % period for period in periods))
-        yield islice(epoch, int(n))
+        yield from batches.epoch(state.n_epochs - 1, state.steps_in_epoch, state.step, device)
 
 
 @torch.inference_mode(False)  # Jacobians need gradients

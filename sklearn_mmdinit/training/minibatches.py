@@ -98,9 +98,11 @@ class RowBatches:
 
     def epoch(
         self, number: int, first: int, first_step: int, device: torch.device
-    ) -> Iterator[torch.Tensor]:
-        """Mini-batches (B, ...) of an epoch on a device, without its `first` ones."""
-        return self.mini_batches(self.order(number)[first:], first_step, device)
+    ) -> Iterator[tuple[torch.Tensor, bool]]:
+        """Mini-batches (B, ...) of an epoch but its `first` ones; each with whether it is last."""
+        mini_batches = self.mini_batches(self.order(number)[first:], first_step, device)
+        for n_steps, batch in enumerate(mini_batches, first + 1):
+            yield batch, n_steps == self.steps_an_epoch
 
 
 def takes_tensors(augmentation: Augmentation) -> bool:

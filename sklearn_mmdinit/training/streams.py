@@ -17,6 +17,7 @@ from torch.utils.data import DataLoader
 from .._base.environment import array_of, seeded_for_user_code
 from .._base.random_streams import loader_seed, rows_generator
 from .._base.validation import add_error_context
+from . import Config
 from .minibatches import Augmentation, augmented, augmented_on_device, takes_tensors
 
 # The first mini-batches are read before training, until they have this many rows or values. The
@@ -135,23 +136,22 @@ class StreamBatches:
     """Mini-batches of equal size from passes over a loader; incomplete ones are left out."""
 
     passes: Passes
-    size: int  # examples of a mini-batch
-    has_pairs: bool  # whether a mini-batch has both views
+    config: Config
     integers: bool  # whether the module takes integers
     seed: int  # of the augmentation
     augmentation: Augmentation | None = None
-    # Exact when a pass reaches its last mini-batch. Before that an estimate, which is always above
-    # the number of mini-batches so far.
+    # Exact when a pass reaches its last mini-batch. Before that an estimate.
     steps_an_epoch: float = field(init=False)
 
     def __post_init__(self) -> None:
+        self.size = self.config.rows_a_step
         known = self.passes.n_rows
         self.steps_an_epoch = float("inf") if known == UNKNOWN else max(known // self.size, 1)
 
     def epoch(
         self, number: int, first: int, first_step: int, device: torch.device
-    ) -> Iterator[torch.Tensor]:
-        """Mini-batches (B, ...) of an epoch on a device, without its `first` ones.
+    ) -> Iterator[tuple[torch.Tensor, bool]]:
+        """Mini-batches (B, ...) of an epoch but its `first` ones; each with whether it is last.
 
         A mini-batch of pairs has all first views, then all second views.
         """
@@ -160,7 +160,7 @@ class StreamBatches:
             known = self.steps_an_epoch
             self.steps_an_epoch = index + 1 if after is None else max(known, index + 2)
             if index >= first:
-                yield self._examples(views, first_step + index - first, device)
+                yield self._examples(views, first_step + index - first, device), after is None
         if index < first:
             raise ValueError(
                 f"data={self.passes.name} gave {index + 1} mini-batches of {self.size} examples in "
@@ -171,7 +171,7 @@ class StreamBatches:
 
     def _split(self, number: int) -> Iterator[Views]:
         for views in self.passes.of(number):
-            kept = views if self.has_pairs else views[:1]
+            kept = views if self.config.coherence else views[:1]
             for start in range(0, len(kept[0]) - self.size + 1, self.size):
                 yield tuple(view[start : start + self.size] for view in kept)
 
