@@ -33,7 +33,7 @@ from data.labelled_sets import SPLITS, load
 from protocol import cells, command, sets
 from protocol.methods import select_names
 from reporting.data_tables import DATA_TABLES
-from reporting.pictures import draw_sets
+from reporting.pictures import draw_ranks
 from reporting.results import FIGURES, pack_draws
 from reporting.tables import publish
 
@@ -57,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         "figures": [*FIGURES],
         "scores": pack_draws(scores, range(options.draws)),
     }
-    publish(parser, options, results, [*DATA_TABLES], draw_sets)
+    publish(parser, options, results, [*DATA_TABLES], draw_ranks)
 
 
 def load_sets(
