@@ -27,87 +27,37 @@ are for when all is frozen.
 import argparse
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-import joblib
-from tqdm import tqdm
-
 from data.labelled_sets import SPLITS, load
-from protocol import command, sets
-from protocol.backends import Call, local_workers
+from protocol import cells, command, sets
 from protocol.methods import select_names
-from protocol.store import Log
 from reporting.data_tables import DATA_TABLES
-from reporting.pictures import draw_sets
+from reporting.pictures import draw_ranks
 from reporting.results import FIGURES, pack_draws
 from reporting.tables import publish
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = command.command_parser(__file__, __doc__)
-    add, many = parser.add_argument, [*sets.METHODS]
+    add = parser.add_argument
     add("--split", choices=SPLITS, default="development", help="default: development")
     add("--sets", nargs="+", help="names or patterns, of any split; default: all of the split")
-    add("--methods", nargs="+", default=["*"], help=f"names or patterns of {' '.join(many)}")
-    add("--n-labels", nargs="+", type=command.positive, default=(1, 5, 20, 100), metavar="N",
-        help="labels of each class; default: 1 5 20 100")  # fmt: skip
-    add("--draws", type=command.positive, default=20, help="default: 20")
-    add("--data-dir", type=Path, help="a folder with the wheels, texts and images that there are")
-    add("--jobs", type=int, default=-1, help="processes; default: one a core")
-    command.add_output_options(parser)
+    cells.add_options(parser, sets.METHODS, n_labels=(1, 5, 20, 100), draws=20)
     options = parser.parse_args(argv)
     with command.refusing(parser):
         methods, split_sets, tables = load_sets(options)
-    once = {data.name: sets.once_keys(methods, data) for data in split_sets}
-    # Draws are the outermost loop, and then N: what an interruption leaves has all sets alike.
-    cells = [
-        (data, n, draw, sets.record_keys(data, methods, n, draw, once[data.name]))
-        for draw in range(options.draws)
-        for n in options.n_labels
-        for data in split_sets
-        if sets.has_enough(data, n)
-    ]
-    log, folder = Log(options.output / "real_data.jsonl"), options.output / "real_data"
-    workers = local_workers(options.jobs)
-    with command.resumable(parser):
-        missing = []
-        for data, n, draw, keys in cells:
-            wanted = {name: key for name, key in keys.items() if key not in log.records}
-            missing += [(data, n, draw, wanted)] if wanted else []
-        busy = list(dict.fromkeys(data for data, *_ in missing))
-        calls: list[Call] = [
-            ((name, key, folder), (data,))
-            for data in busy
-            for name, key in once[data.name].items()
-            if not (key in log.records and sets.once_path(name, key, folder, data).exists())
-        ]
-        for record in workers.results(sets.make_once, calls):
-            words = f"{record['set']}: {record['once']} made in {record['seconds']:.0f} s"
-            command.say(options, words)
-            log.append(record)
-        made: dict[str, sets.Made] = {data.name: {} for data in busy}
-        for data in busy:
-            for name, key in once[data.name].items():
-                made[data.name] |= joblib.load(sets.once_path(name, key, folder, data))
-        calls = [((wanted, n, draw), (data, made[data.name])) for data, n, draw, wanted in missing]
-        scored = workers.results(sets.score_cell, calls)
-        for records in tqdm(scored, total=len(calls), unit="cell", disable=options.quiet):
-            for record in records:
-                log.append(record)
-    once_records = [log.records[key] for keys in once.values() for key in keys.values()
-                    if key in log.records]  # fmt: skip
-    scores = [log.records[key] for *_, keys in cells for key in keys.values()]
+    once, scores = cells.measure(parser, options, sets, methods, split_sets)
     asked = ("split", "draws", "seed", "n_labels")
     settings = {name: getattr(options, name) for name in asked}
     results = {
         "settings": settings | {"methods": methods, "network": repr(sets.NETWORK)},
         "sets": tables,
-        "once": [{k: v for k, v in record.items() if k != "key"} for record in once_records],
+        "once": once,
         "figures": [*FIGURES],
         "scores": pack_draws(scores, range(options.draws)),
     }
-    publish(parser, options, results, [*DATA_TABLES], draw_sets)
+    publish(parser, options, results, [*DATA_TABLES], draw_ranks)
 
 
 def load_sets(

@@ -239,8 +239,8 @@ def test_a_class_that_only_networks_know_gets_nothing_from_others(digits):
 
 
 def test_rows_without_a_label_spread_labels_and_teach_a_student_by_guesses():
-    X, truth = make_moons(600, noise=0.08, random_state=0)
-    y = np.full(600, "none")
+    X, truth = make_moons(300, noise=0.08, random_state=0)
+    y = np.full(300, "none")
     for name, label in (("up", 0), ("down", 1)):
         y[np.flatnonzero(truth == label)[:3]] = name
     known, right = y != "none", np.where(truth == 0, "up", "down")
@@ -249,7 +249,7 @@ def test_rows_without_a_label_spread_labels_and_teach_a_student_by_guesses():
     assert [len(own.estimators_) for own in (alone, clf)] == [5, 7]
     assert clf.score(X, right) > alone.score(X, right)
     assert clf.estimators_[-2].score(X, right) > alone.score(X, right) + 0.1
-    student, share = clf.estimators_[-1], 594 / 600 / 3
+    student, share = clf.estimators_[-1], 294 / 300 / 3
     assert clf.weights_[-1] == pytest.approx(share)
     assert clf.weights_.sum() == pytest.approx(1.0)
     without = clone(clf).set_params(student=None).fit(X, y)
@@ -267,12 +267,12 @@ def test_rows_without_a_label_spread_labels_and_teach_a_student_by_guesses():
     cautious = clone(without).set_params(min_advantage=50.0).fit(X, y)
     np.testing.assert_allclose(cautious.weights_, [0.2, 0.2, 0.2, 0.2, 0.2, 0.0], atol=1e-12)
     one_each = np.where(
-        np.isin(np.arange(600), [np.argmax(y == "up"), np.argmax(y == "down")]), y, "none"
+        np.isin(np.arange(300), [np.argmax(y == "up"), np.argmax(y == "down")]), y, "none"
     )
     alone = clone(clf).fit(X, one_each)
     np.testing.assert_allclose(alone.weights_, np.array([3, 1, 1, 1, 0, 3]) / 9)
     # Further rows are as good as those in X.
-    again = clone(clf).fit(X[known], y[known], X_unlabelled=(X[~known][:300], X[~known][300:]))
+    again = clone(clf).fit(X[known], y[known], X_unlabelled=(X[~known][:150], X[~known][150:]))
     np.testing.assert_allclose(again.predict_proba(X), clf.predict_proba(X), atol=1e-6)
 
 
@@ -358,12 +358,12 @@ def test_starts_learn_once_from_all_rows_before_any_label_is_looked_at(digits):
 
 def test_what_is_fitted_stays_so_in_clones_searches_and_pipelines(digits, coherent):
     X, y = digits[0][:60], digits[1][:60]
-    clf = stacked(None, coherent, FrozenEstimator(coherent))
+    clf = stacked(None, coherent, FrozenEstimator(coherent), cv=2)
     assert clone(clf).starts[1] is coherent
     assert clf.fit(X, y).starts_[1] is coherent
     assert not hasattr(clone(stacked(MMDInitializer((64,)))).starts[0], "theta0_")
     pipe = make_pipeline("passthrough", clf)
-    grid = {"stackedstartsclassifier__estimator__max_iter": [1, 30]}
+    grid = {"stackedstartsclassifier__estimator__max_iter": [1, 2]}
     search = GridSearchCV(pipe, grid, cv=2, error_score="raise").fit(X, y)
     assert search.best_estimator_[-1].starts[1] is coherent
 

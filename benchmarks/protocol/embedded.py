@@ -4,11 +4,10 @@ import time
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-import joblib
 import numpy as np
 from sklearn.frozen import FrozenEstimator
 
@@ -80,27 +79,16 @@ def _umap(data: Prepared) -> Rows:
 MADE: dict[str, Callable[[Prepared], Any]] = {"features": _learned_features, "umap": _umap}
 
 
-def made_key(name: str, data: Prepared) -> str:
+@cache
+def once_key(name: str, data: Prepared) -> str:
     """What stands for an entry of MADE before it is made."""
     version = code_digest() if name == "features" else package_version("umap-learn")
     parts: list[Any] = [FORM, name, data.X_digest, data.test_digest, data.n_classes, data.seed]
     return digest_of([*parts, version, deciding_versions()])
 
 
-def made_path(name: str, data: Prepared, folder: Path) -> Path:
-    return folder / f"{data.name}-{name}-{made_key(name, data)}.joblib"
-
-
-def make(name: str, folder: Path, data: Prepared) -> dict[str, Any]:
-    """Make an entry of MADE and write its file; the record that says what it took."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        start = time.perf_counter()
-        made = MADE[name](data)
-        seconds = time.perf_counter() - start
-    write_atomically(made_path(name, data, folder), lambda part: joblib.dump(made, part))
-    record = {"key": made_key(name, data), "set": data.name, "once": name}
-    return record | {"seconds": round(seconds, 2)}
+def make(name: str, data: Prepared) -> Any:
+    return MADE[name](data)
 
 
 def _scaled(X: np.ndarray) -> np.ndarray:
@@ -206,11 +194,11 @@ def record_key(data: Prepared, method: str, n_labels: int, draw: int) -> str:
     is_of_package = method.startswith(("EmbeddingClassifier", "features"))
     version = code_digest(without=frozenset()) if is_of_package else None
     parts = [FORM, data.digest, data.X_digest, data.test_digest, data.seed, n_labels, draw, method]
-    return digest_of([*parts, version, made and made_key(made, data), deciding_versions()])
+    return digest_of([*parts, version, made and once_key(made, data), deciding_versions()])
 
 
 def score_cell(
-    wanted: dict[str, str], n_labels: int, draw: int, folder: Path, data: Prepared
+    wanted: dict[str, str], n_labels: int, draw: int, data: Prepared, made: dict[str, Any]
 ) -> list[dict[str, Any]]:
     """Records of the methods wanted, by name with their keys, of one draw."""
     labelled = labelled_rows(data, n_labels, draw)
@@ -222,12 +210,10 @@ def score_cell(
         for name, key in wanted.items():
             method = METHODS[name]
             X, X_test, more = data.X, data.X_test, []
-            if method.made is not None:
-                made = joblib.load(made_path(method.made, data, folder))
-                if isinstance(made, tuple):  # rows in place of the embeddings
-                    X, X_test = made
-                else:
-                    more = [FrozenEstimator(made)]
+            if method.made == "umap":  # rows in place of the embeddings
+                X, X_test = made["umap"]
+            elif method.made is not None:
+                more = [FrozenEstimator(made[method.made])]
             start = time.perf_counter()
             rows = X[labelled], data.y[labelled], X[others], X_test
             guess = method.predict(*rows, data.n_classes, *more)

@@ -4,14 +4,12 @@ import math
 import time
 import warnings
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any
 
-import joblib
 import numpy as np
 import pandas as pd
 from sklearn.base import clone
@@ -22,7 +20,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 
 from data.labelled_sets import Table, preprocessing
-from protocol.store import code_digest, data_digest, deciding_versions, digest_of, write_atomically
+from protocol.store import code_digest, data_digest, deciding_versions, digest_of
 from protocol.theta0s import fit_key
 from rivals import few_labels, starts
 from rivals.wrappers import nearest_rows, normalized_graph, symmetric_graph
@@ -180,25 +178,13 @@ def once_key(name: str, data: Prepared) -> str:
     return digest_of(parts)
 
 
-def once_keys(methods: Sequence[str], data: Prepared) -> dict[str, str]:
-    """Things of ONCE that the methods need, and their keys."""
-    needed = dict.fromkeys(METHODS[name].once for name in methods)
-    return {name: once_key(name, data) for name in needed if name}
+def needed(methods: Iterable[str]) -> list[str]:
+    """Things of ONCE that the methods need."""
+    return [name for name in dict.fromkeys(METHODS[name].once for name in methods) if name]
 
 
-def once_path(name: str, key: str, folder: Path, data: Prepared) -> Path:
-    return folder / f"{data.name}-{name}-{key}.joblib"
-
-
-def make_once(name: str, key: str, folder: Path, data: Prepared) -> dict[str, Any]:
-    """Make a thing of ONCE and write its file; the record that says what it took."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        start = time.perf_counter()
-        made = ONCE[name](data)
-        seconds = time.perf_counter() - start
-    write_atomically(once_path(name, key, folder, data), partial(joblib.dump, made))
-    return {"key": key, "set": data.name, "once": name, "seconds": round(seconds, 2)}
+def make(name: str, data: Prepared) -> Made:
+    return ONCE[name](data)
 
 
 # Methods
@@ -383,13 +369,16 @@ def scores(proba: np.ndarray, classes: np.ndarray, y: np.ndarray, n_classes: int
     return {name: round(float(value), 6) for name, value in figures.items()}
 
 
-def score_cell(wanted: dict[str, str], n_labels: int, draw: int, data: Prepared, made: Made) -> Any:
+def score_cell(
+    wanted: dict[str, str], n_labels: int, draw: int, data: Prepared, made: dict[str, Made]
+) -> list[dict[str, Any]]:
     """Records of the methods wanted, by name with their keys, of one draw.
 
     Seconds of networks within ``stacked``, which cost nothing more, are those of their training.
     """
     rows, seed = labelled_rows(data, n_labels, draw), seed_of(data.seed, draw, "fit")
-    cell, records = Cell(data, made, rows, data.X[rows], data.y[rows], seed), []
+    parts = {name: part for things in made.values() for name, part in things.items()}
+    cell, records = Cell(data, parts, rows, data.X[rows], data.y[rows], seed), []
     with warnings.catch_warnings():
         # Steep penalties end before they converge; a class with fewer labels than folds; and
         # LightGBM names the columns of an array itself and then misses those names.
@@ -411,21 +400,16 @@ def score_cell(wanted: dict[str, str], n_labels: int, draw: int, data: Prepared,
 _KEY_NAMES = {"classifiers": "others", "min_advantage": "threshold"}
 
 
-def record_keys(
-    data: Prepared, methods: Sequence[str], n_labels: int, draw: int, once: dict[str, str]
-) -> dict[str, str]:
-    """What stands for all that decides the record of each method, given the keys of ONCE."""
+def record_key(data: Prepared, name: str, n_labels: int, draw: int) -> str:
+    """What stands for all that decides the record of a method."""
     common = [FORM, data.name, data.digest, data.X_digest, data.test_digest, data.seed]
     common += [n_labels, draw, deciding_versions(), repr(NETWORK)]
-    keys = {}
-    for name in methods:
-        method, parts = METHODS[name], [common, name]
-        if method.once:
-            parts.append(once[method.once])
-        if method.package:
-            parts.append(package_version(method.package))
-        if name.startswith("stacked"):
-            settings = StackedStartsClassifier().get_params().items()
-            parts.append(repr(sorted((_KEY_NAMES.get(n, n), value) for n, value in settings)))
-        keys[name] = digest_of(parts)
-    return keys
+    method, parts = METHODS[name], [common, name]
+    if method.once:
+        parts.append(once_key(method.once, data))
+    if method.package:
+        parts.append(package_version(method.package))
+    if name.startswith("stacked"):
+        settings = StackedStartsClassifier().get_params().items()
+        parts.append(repr(sorted((_KEY_NAMES.get(n, n), value) for n, value in settings)))
+    return digest_of(parts)

@@ -10,11 +10,11 @@ from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, MultipleLocator, NullFormatter
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from protocol.methods import SCRATCH
 from protocol.store import write_atomically
-from reporting.data_tables import FRESH, LINE, SOME_N, best_by_rank, kinds_of, means_of, rivals_of
+from reporting.data_tables import LINE, means_of
 from reporting.estimates import alike, critical_difference, gains, ranks_of
 from reporting.results import Results
 from reporting.task_tables import wide_of
@@ -115,12 +115,6 @@ def draw_coherence(results: Results, path: Path) -> str:
 # Sets of several kinds
 
 
-def draw_sets(results: Results, path: Path) -> str:
-    """Both pictures of ``real_data.py``: ranks, and beside it a point a set."""
-    scatter = path.with_name(f"{path.stem}-scatter{path.suffix}")
-    return f"{draw_ranks(results, path)}\n{draw_scatter(results, scatter)}"
-
-
 def draw_ranks(results: Results, path: Path) -> str:
     """Demsar's critical differences: mean ranks, bars over those that do not differ, by N."""
     accuracies = means_of(results)
@@ -174,35 +168,3 @@ def _paint_ranks(axes: Any, ranks: pd.Series, critical: float) -> None:
         axes.text(end + (-0.1 if better else 0.1), depth, words, **where, **style)
     axes.set(xlim=(left - 0.25 * n, right + 0.25 * n), ylim=(first_name + half, -2.6))
     axes.axis("off")
-
-
-def draw_scatter(results: Results, path: Path) -> str:
-    """``stacked`` against ``scratch`` and the best rival, a point a set in its kind's colour."""
-    accuracies = means_of(results)
-    sizes = [n for n in SOME_N if n in accuracies.index.get_level_values("n_labels")]
-    if not sizes or not {LINE, FRESH} <= {*accuracies} or rivals_of(accuracies).empty:
-        return f"{path.name} not drawn: it takes N = 5 or 20, {LINE}, {FRESH} and a rival"
-    kinds = kinds_of(results)
-
-    def paint(figure: Any) -> None:
-        grid = figure.subplots(2, len(sizes), squeeze=False)
-        for column, n in zip(grid.T, sizes, strict=True):
-            group = accuracies.loc[n]
-            best = best_by_rank(group)
-            for axes, other in zip(column, (FRESH, best), strict=True):
-                axes.axline((0, 0), slope=1, color="0.6", linewidth=1, zorder=0)
-                for kind in dict.fromkeys(kinds.values()):
-                    points = group[group.index.map(kinds) == kind]
-                    axes.scatter(points[other], points[LINE], s=22, label=kind)
-                words = "" if other == FRESH else ", the rival of the best mean rank"
-                axes.set(xlabel=f"{other}{words}: accuracy (%)", ylabel=f"{LINE}: accuracy (%)")
-                axes.set(title=f"N = {n}", aspect="equal")
-                low = min(group[[other, LINE]].min()) - 3
-                axes.set(xlim=(low, 102), ylim=(low, 102))
-                for axis in (axes.xaxis, axes.yaxis):
-                    axis.set_major_locator(MultipleLocator(20))
-        handles = grid[0, 0].get_legend_handles_labels()
-        figure.legend(*handles, loc="outside lower center", ncols=len(handles[1]))
-        figure.suptitle(f"A point a set, mean over draws; above the line {LINE} is better")
-
-    return draw(path, (4.6 * len(sizes), 9.4), paint)

@@ -14,9 +14,17 @@ import numpy as np
 from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.preprocessing import StandardScaler
 
-from sklearn_mmdinit import MLPClassifier, StackedStartsClassifier
+from sklearn_mmdinit import (
+    LearnedFeatures,
+    MLPClassifier,
+    MMDInitializer,
+    StackedStartsClassifier,
+)
 
 network = MLPClassifier((32,), max_iter=40, validation_split=None)
+# By default two initializers learn, and for longer.
+short = MMDInitializer((32,), coherence="auto", n_perturbations=8, max_iter=60)
+features = LearnedFeatures([short])
 weights = {}
 for load in (load_breast_cancer, load_digits):
     X, y = load(return_X_y=True)
@@ -24,7 +32,9 @@ for load in (load_breast_cancer, load_digits):
     y = y[:600]
     rng = np.random.default_rng(0)
     known = rng.permutation(len(y)) < 60
-    clf = StackedStartsClassifier(network, unlabelled_label=-1, cv=3, random_state=0)
+    clf = StackedStartsClassifier(
+        network, features=features, unlabelled_label=-1, cv=3, random_state=0
+    )
     clf.fit(X, np.where(known, y, -1))
     name = load.__name__.removeprefix("load_").replace("_", " ")
     weights[f"{name}: accuracy {clf.score(X[~known], y[~known]):.2f}"] = clf.weights_

@@ -14,7 +14,6 @@ DRAWN = {
     "accuracy": (pictures.draw_accuracy, ONE_TASK),
     "coherence": (pictures.draw_coherence, COHERENCE),
     "ranks": (pictures.draw_ranks, few_labels(ON_SETS, (1, 5))),
-    "scatter": (pictures.draw_scatter, few_labels(ON_SETS, (1, 5))),
 }
 
 
@@ -35,7 +34,6 @@ NOT_TIMED = COHERENCE | {"theta0": ABLATION}
     [
         (pictures.draw_coherence, NOT_TIMED, "nothing was measured against time"),
         (pictures.draw_ranks, few_labels({"a": ON_SETS["a"]}), "ranks take two sets"),
-        (pictures.draw_scatter, few_labels(ON_SETS, (1,)), "it takes N = 5 or 20"),
     ],
 )
 def test_where_there_is_nothing_to_draw_it_is_said_and_no_error(draw, results, why, tmp_path):
