@@ -25,7 +25,7 @@ from pathlib import Path
 
 import torch
 
-from data.photographs import load_photographs
+from data.photographs import SETS, load_photographs
 from protocol import command
 from protocol.methods import select_names
 from protocol.photographed import (
@@ -50,6 +50,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = command.command_parser(__file__, __doc__)
     add, many = parser.add_argument, [repr(name) for name in METHODS]
     add("--preset", choices=PRESETS, default="cpu", help="default: cpu")
+    add("--set", choices=SETS, default="cifar-10", help="default: cifar-10")
     add("--methods", nargs="+", default=["*"], help=f"names or patterns of {' '.join(many)}")
     add("--n-labels", nargs="+", type=command.positive, metavar="N", help="labels of each class")
     add("--draws", type=command.positive, help="of labelled images")
@@ -73,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     with command.refusing(parser), command.resumable(parser):
         methods = select_names(options.methods, METHODS)
         bench = Bench(
-            load_photographs(options.data_dir, say),
+            load_photographs(options.set, options.data_dir, say),
             Setting(**{part.name: getattr(options, part.name) for part in fields(Setting)}),
             log,
             **{name: getattr(options, name) for name in ("seed", "device", "seconds")},

@@ -275,7 +275,7 @@ def _as_vectors(item: str, data_dir: Path | None, report: Report) -> Found:
 
 def _cifar_10(item: str, data_dir: Path | None, report: Report) -> Found:
     """Photographs channel by channel, the test images first."""
-    data = load_photographs(data_dir, report)
+    data = load_photographs("cifar-10", data_dir, report)
     X, y = np.concatenate([data.X_test, data.X]), np.concatenate([data.y_test, data.y])
     return X.reshape(len(X), -1), y, data.source
 

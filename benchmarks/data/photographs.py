@@ -1,10 +1,11 @@
-"""The photographs of CIFAR-10, of 32 x 32 pixels in three channels.
+"""Photographs of 32 x 32 pixels in three channels: CIFAR-10, CIFAR-100 and SVHN.
 
-:func:`load_photographs` reads the files as first published, which torchvision keeps too, a folder
-of images or OpenML. A pickle is opened only if its digest is known.
+:func:`load_photographs` reads the files as first published, which torchvision keeps too, or of
+CIFAR-10 also a folder of images or OpenML. A pickle is opened only if its digest is known.
 """
 
 import hashlib
+import io
 import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 from PIL import Image
+from scipy.io import loadmat
 from sklearn.datasets import fetch_openml
 
 from data.datasets import Report
@@ -20,27 +22,37 @@ Part = tuple[np.ndarray, np.ndarray]
 """Images (n, 3, 32, 32) of bytes and their classes (n,)."""
 
 # Files of the training images and of the test images, with their md5.
-TRAIN = {
-    "data_batch_1": "c99cafc152244af753f735de768cd75f",
-    "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
-    "data_batch_3": "54ebc095f3ab1f0389bbae665268c751",
-    "data_batch_4": "634d18415352ddfa80567beed471001a",
-    "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
-}
-TEST = {"test_batch": "40351d587109b95175f43aff81a1287e"}
-_N_TRAIN = 50_000  # where both parts are in one array
+CIFAR_10 = (
+    {
+        "data_batch_1": "c99cafc152244af753f735de768cd75f",
+        "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
+        "data_batch_3": "54ebc095f3ab1f0389bbae665268c751",
+        "data_batch_4": "634d18415352ddfa80567beed471001a",
+        "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
+    },
+    {"test_batch": "40351d587109b95175f43aff81a1287e"},
+)
+CIFAR_100 = (
+    {"train": "16019d7e3df5f24257cddd939b257f8d"},
+    {"test": "f0ef6b0ae62326f3e7ffdfab6717acfc"},
+)
+SVHN = (
+    {"train_32x32.mat": "e26dedcc434d2e4c54c9b2d4a06d8373"},
+    {"test_32x32.mat": "eb5a983be6a315427106f1b164d9cef3"},
+)
+_N_TRAIN = 50_000  # of CIFAR-10 where both parts are in one array
 
 
 @dataclass(frozen=True, eq=False)
 class Photographs:
     """Training and test images (n, 3, 32, 32) of bytes, and numbers of their classes."""
 
+    name: str
     X: np.ndarray
     y: np.ndarray
     X_test: np.ndarray
     y_test: np.ndarray
     source: str
-    name: str = "cifar-10"
 
     @property
     def n_classes(self) -> int:
@@ -67,8 +79,16 @@ def _checked(path: Path, md5: str) -> bytes:
 
 def _of_pickles(folder: Path, files: dict[str, str]) -> Part:
     parts = [pickle.loads(_checked(folder / f, md5), encoding="bytes") for f, md5 in files.items()]
+    labels = [part.get(b"labels", part.get(b"fine_labels")) for part in parts]
     images = np.concatenate([part[b"data"] for part in parts])
-    return images.reshape(-1, 3, 32, 32), np.concatenate([part[b"labels"] for part in parts])
+    return images.reshape(-1, 3, 32, 32), np.concatenate(labels)
+
+
+def _of_matlab(folder: Path, files: dict[str, str]) -> Part:
+    """Of one file, in which images are the last axis and the digit 0 is class 10."""
+    ((name, md5),) = files.items()
+    arrays = loadmat(io.BytesIO(_checked(folder / name, md5)))
+    return np.ascontiguousarray(arrays["X"].transpose(3, 2, 0, 1)), arrays["y"].ravel() % 10
 
 
 def _of_binaries(folder: Path, files: dict[str, str]) -> Part:
@@ -78,9 +98,10 @@ def _of_binaries(folder: Path, files: dict[str, str]) -> Part:
     return records[:, 1:].reshape(-1, 3, 32, 32), records[:, 0]
 
 
-def _of_images(folder: Path) -> Part:
-    """Of a folder for each class."""
-    paths = sorted(folder.glob("*/*"))
+def _of_images(folder: Path, files: dict[str, str]) -> Part:
+    """Of a folder for each class, in the folder of a part."""
+    (part,) = files
+    paths = sorted((folder / part).glob("*/*"))
     _, y = np.unique([path.parent.name for path in paths], return_inverse=True)
     X = np.empty((len(paths), 3, 32, 32), dtype=np.uint8)
     for row, path in enumerate(paths):
@@ -89,29 +110,37 @@ def _of_images(folder: Path) -> Part:
     return X, y
 
 
-_LAYOUTS: dict[str, Callable[[Path], tuple[Part, Part]]] = {
-    "cifar-10-batches-py": lambda path: (_of_pickles(path, TRAIN), _of_pickles(path, TEST)),
-    "cifar-10-batches-bin": lambda path: (_of_binaries(path, TRAIN), _of_binaries(path, TEST)),
-    "cifar-10": lambda path: (_of_images(path / "train"), _of_images(path / "test")),
+Layout = tuple[Callable[[Path, dict[str, str]], Part], tuple[dict[str, str], dict[str, str]]]
+_LAYOUTS: dict[str, dict[str, Layout]] = {
+    "cifar-10": {
+        "cifar-10-batches-py": (_of_pickles, CIFAR_10),
+        "cifar-10-batches-bin": (_of_binaries, CIFAR_10),
+        "cifar-10": (_of_images, ({"train": ""}, {"test": ""})),
+    },
+    "cifar-100": {"cifar-100-python": (_of_pickles, CIFAR_100)},
+    "svhn": {"svhn": (_of_matlab, SVHN)},
 }
-"""The folders in which the set may be, and how its two parts are read."""
+"""Of each set the folders in which it may be, how one is read, and the files of its two parts."""
+SETS = tuple(_LAYOUTS)
 
 
-def load_photographs(data_dir: Path | None, report: Report) -> Photographs:
-    """Load the set; RuntimeError where no source has it."""
-    source = "fetch_openml"
+def load_photographs(name: str, data_dir: Path | None, report: Report) -> Photographs:
+    """Load a set; RuntimeError where no source has it."""
+    layouts, source = _LAYOUTS[name], "fetch_openml"
     try:
-        for folder, read in _LAYOUTS.items():
+        for folder, (read, files) in layouts.items():
             if data_dir is not None and (path := data_dir.expanduser() / folder).is_dir():
-                (X, y), (X_test, y_test) = read(path)
+                (X, y), (X_test, y_test) = (read(path, part) for part in files)
                 source = f"the folder {folder}"
                 break
         else:
+            if name != "cifar-10":
+                raise FileNotFoundError("it is in no folder that was named")
             report("cifar-10: asking fetch_openml, this may take some minutes")
             X, y = fetch_openml("CIFAR_10", version=1, as_frame=False, return_X_y=True)
             X, y = X.astype(np.uint8).reshape(-1, 3, 32, 32), y.astype(np.int64)
             X, X_test, y, y_test = X[:_N_TRAIN], X[_N_TRAIN:], y[:_N_TRAIN], y[_N_TRAIN:]
     except (OSError, ValueError) as error:
-        hint = f"name a folder that holds {' or '.join(_LAYOUTS)} with --data-dir"
-        raise RuntimeError(f"cifar-10: {error}; {hint}") from error
-    return Photographs(X, y.astype(np.int64), X_test, y_test.astype(np.int64), source)
+        hint = f"name a folder that holds {' or '.join(layouts)} with --data-dir"
+        raise RuntimeError(f"{name}: {error}; {hint}") from error
+    return Photographs(name, X, y.astype(np.int64), X_test, y_test.astype(np.int64), source)

@@ -29,19 +29,32 @@ def test_binary_files_hold_a_class_and_an_image_each(tmp_path):
     names = [*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"]
     for name, part in zip(names, records, strict=True):
         part.tofile(folder / f"{name}.bin")
-    data = load_photographs(tmp_path, print)
+    data = load_photographs("cifar-10", tmp_path, print)
     train = records[:5].reshape(10, 3073)
     np.testing.assert_array_equal(data.y, train[:, 0])
     np.testing.assert_array_equal(data.X, train[:, 1:].reshape(10, 3, 32, 32))
     np.testing.assert_array_equal(data.y_test, records[5, :, 0])
 
 
-def test_a_file_of_another_digest_is_not_opened(tmp_path):
-    path = tmp_path / "cifar-10-batches-py" / "data_batch_1"
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("cifar-10", "cifar-10-batches-py/data_batch_1"),
+        ("cifar-100", "cifar-100-python/train"),
+        ("svhn", "svhn/train_32x32.mat"),
+    ],
+)
+def test_a_file_of_another_digest_is_not_opened(name, file, tmp_path):
+    path = tmp_path / file
     path.parent.mkdir()
-    path.write_bytes(b"no pickle")
-    with pytest.raises(RuntimeError, match=r"wrong digest: .*data_batch_1 has md5 .* --data-dir"):
-        load_photographs(tmp_path, print)
+    path.write_bytes(b"neither a pickle nor a matrix")
+    with pytest.raises(RuntimeError, match=rf"{name}: wrong digest: .*{path.name} has md5"):
+        load_photographs(name, tmp_path, print)
+
+
+def test_a_set_that_is_nowhere_names_the_folder_that_is_needed(tmp_path):
+    with pytest.raises(RuntimeError, match="name a folder that holds cifar-100-python with --data"):
+        load_photographs("cifar-100", tmp_path, print)
 
 
 # Views
@@ -198,7 +211,7 @@ def test_a_rival_without_a_time_is_refused(folder, tmp_path, capsys):
 
 
 def test_draws_have_each_class_and_fewer_labels_are_part_of_more(folder, tmp_path):
-    data = load_photographs(folder, print)
+    data = load_photographs("cifar-10", folder, print)
     setting = photographs.Setting(120, 60, 4, 1, 1, 40, 2, 4, 1)
     bench = photographs.Bench(data, setting, photographs.Log(tmp_path / "log"))
     few, more, other = (bench.labelled_rows(n, draw) for n, draw in ((2, 0), (5, 0), (5, 1)))
