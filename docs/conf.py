@@ -11,6 +11,7 @@ import os
 import posixpath
 import re
 import sys
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ sys.path.insert(0, str(HERE))
 # Before PyTorch is loaded: threads that wait for each other on a busy machine cost more than they
 # bring to examples as small as these.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Examples learn for few epochs, as their first page says, and need not repeat it.
+os.environ.setdefault("PYTHONWARNINGS", "ignore:L_coh was still falling")
 
 from links import PAGES, ROOT, absolute, repository, with_links  # noqa: E402
 
@@ -81,6 +84,7 @@ sphinx_gallery_conf: dict[str, Any] = {
     "plot_gallery": True,
     "abort_on_example_error": True,
     "write_computation_times": False,
+    "min_reported_time": float("inf"),  # times are those of the machine that builds
     "backreferences_dir": "generated/backreferences",
     "doc_module": ("sklearn_mmdinit",),
     "inspect_global_variables": False,
@@ -94,7 +98,10 @@ sphinx_gallery_conf: dict[str, Any] = {
 # The pages
 html_theme = "pydata_sphinx_theme"
 html_title = "sklearn_mmdinit"
-html_static_path = ["_static"]
+# Formulas are drawn by a file of the site: its pages load nothing from another host.
+mathjax_path = "tex-svg.js"
+mathjax = files("sphinx-mathjax-offline") / "static/mathjax"
+html_static_path = ["_static", str(mathjax / mathjax_path)]
 html_css_files = ["site.css"]
 html_show_sourcelink = False
 html_copy_source = False

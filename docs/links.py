@@ -19,7 +19,6 @@ PAGES = {
     "benchmarks/results/REPORT.md": "generated/project/report",
     "benchmarks/results/README.md": "generated/project/results",
     "CONTRIBUTING.md": "generated/project/contributing",
-    "RELEASING.md": "generated/project/releasing",
     "CHANGELOG.md": "generated/project/changelog",
     **{
         f"benchmarks/results/report/{path.name}": f"generated/project/report/{path.stem}"
