@@ -204,7 +204,7 @@ class StackedStartsClassifier(PartlyLabelled):
     classifiers, and 0 for label spreading. Let z be the mean gain in log-likelihood of v over u,
     divided by its standard error. Then
 
-    .. math:: w = s v + (1 - s) u, \qquad s = \Phi(z - \text{min\_advantage}).
+    .. math:: w = s v + (1 - s) u, \qquad s = \Phi(z - \text{min_advantage}).
 
     If the first start is fresh weights, networks from learned weights count only if held-out
     labels confirm them. Last, a *student* is trained: one round of self-training [2]_. It learns
