@@ -2,8 +2,8 @@
 Fifty labels among 1,797 digits
 ===============================
 
-The shortest use: learn where to start from rows without labels, then train on the few that have
-one. The same network from fresh weights is trained beside it.
+This is the shortest use: learn initial weights from rows without labels, then train on the few rows
+that have labels. The same network is also trained from fresh weights.
 """
 
 import matplotlib.pyplot as plt
@@ -17,16 +17,16 @@ X, y = load_digits(return_X_y=True)
 X /= 16
 
 # %%
-# No label is looked at here. The start is learned once, and serves every training below.
+# This step uses no labels. The weights are learned once, and every training below starts from them.
 init = MMDInitializer((64, 64), n_classes=10, coherence="auto", max_iter=30, random_state=0)
 init.fit(X)
 
 # %%
-# Accuracy on all the other digits, with 20 to 200 labels, three draws each.
+# The accuracy is on all other digits, with 20 to 200 labels and three draws of each number.
 sizes = [20, 50, 100, 200]
 fresh = MLPClassifier((64, 64), max_iter=30, random_state=0)
 started = MLPClassifier(warm_start_from=init, max_iter=30, random_state=0)
-scores = {"from fresh weights": fresh, "from the learned start": started}
+scores = {"from fresh weights": fresh, "from learned weights": started}
 for name, network in scores.items():
     scores[name] = np.array(
         [

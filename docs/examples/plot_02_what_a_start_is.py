@@ -1,11 +1,11 @@
 """
-What a start is
-===============
+What learned initial weights are
+================================
 
-What is near a start? Take it, change the last layer a little at random: predictions move. A label
-then says something of those rows whose predictions move together with its own. Here are two moons
-without any label. The star is a row that may get one; the colour of another row is how much its
-predictions move with those of the star.
+Change the last layer of a network a little at random, and its predictions change. If the
+predictions of two rows change together, a label of one row also says something about the other.
+Here are two moons without labels. The star is a row that may get a label. The colour of each other
+row shows how much its predictions change together with those of the star.
 """
 
 import matplotlib.pyplot as plt
@@ -18,8 +18,8 @@ from sklearn_mmdinit.diagnostics import coherence_kernel
 X = StandardScaler().fit_transform(make_moons(400, noise=0.06, random_state=0)[0])
 
 # %%
-# Three starts of one network: its random weights (no epoch), the paper's objective,
-# and the paper's objective with coherence.
+# One network has three kinds of initial weights: random (no epoch), learned by the paper's
+# objective, and learned by the paper's objective with coherence.
 network = {"hidden_layer_sizes": (64, 64), "n_perturbations": 32, "random_state": 0}
 starts = {
     "fresh weights": MMDInitializer(max_iter=0, **network),
@@ -28,10 +28,10 @@ starts = {
 }
 
 # %%
-# From fresh weights the predictions of all rows move together: a label on one says the same of
-# every other. The paper's objective changes little in that. With coherence it is the rows along
-# the same stretch of a moon that go together. At the ends, which lie in the bend of the other moon,
-# the network takes some rows there for its own.
+# With fresh weights the predictions of all rows change together: a label of one row says the same
+# about every other. The paper's objective hardly changes this. With coherence, predictions change
+# together along the same part of a moon. The ends of a moon lie in the bend of the other moon;
+# there some rows of the other moon change with them.
 anchors = [60, 200, 1, 10]
 fig, axes = plt.subplots(3, 4, figsize=(9, 6.2), layout="constrained")
 for (name, init), row in zip(starts.items(), axes, strict=True):
@@ -41,5 +41,5 @@ for (name, init), row in zip(starts.items(), axes, strict=True):
         ax.plot(*X[anchor], "*", color="red", markersize=11, markeredgecolor="white")
         ax.set(xticks=[], yticks=[])
     row[0].set_ylabel(name)
-fig.colorbar(points, ax=axes, label="predictions move together")
+fig.colorbar(points, ax=axes, label="predictions change together")
 plt.show()

@@ -2,9 +2,9 @@
 The paper's objective at work
 =============================
 
-The paper asks that networks near the start give every probability equally often, for every row.
-Here are the densities of one class's probability over 1,024 such networks, for four rows, before
-and after, and the three terms of the loss on the way.
+The paper's first term asks that perturbed networks give every probability equally often, for every
+row. The first figure shows the density of one class's probability over 1,024 perturbed networks,
+for four rows, before and after learning. The second figure shows the three terms of the loss.
 """
 
 import matplotlib.pyplot as plt
@@ -20,8 +20,8 @@ fresh = MMDInitializer(max_iter=0, **network).fit(X)
 learned = MMDInitializer(max_iter=20, window=20, **network).fit(X)
 
 # %%
-# The dotted line is the uniform law. The first three rows come near it; row 3, three times as long
-# as most, keeps its extremes.
+# The dotted line is the uniform density. Rows 0 to 2 come near it. Row 3 is three times as long as
+# most rows, and its probabilities stay near 0 and 1.
 groups = {"before": fresh, "after": learned}
 samples = {name: prediction_samples(init, X[:4], random_state=0) for name, init in groups.items()}
 fig, axes = plt.subplots(1, 4, figsize=(10, 2.8), sharey=True, layout="constrained")
@@ -35,7 +35,7 @@ axes[0].legend()
 plt.show()
 
 # %%
-# What is minimised, as means over 20 steps each.
+# The loss and its three terms, as means over 20 steps.
 fig, ax = plt.subplots(layout="constrained")
 for name in ("loss", "uniformity", "degeneracy", "detachment"):
     ax.plot([w["step"] for w in learned.history_], [w[name] for w in learned.history_], label=name)

@@ -1,10 +1,10 @@
 """
-Whose predictions move together
-===============================
+Whose predictions change together
+=================================
 
-Coherence lets predictions of neighbouring rows move together. How much is a number for each pair
-of rows, the kernel C, which can be looked at before any label is known: digits beside those that
-would take their label, and those that would not.
+Coherence makes the predictions of neighbouring rows change together. The kernel C says how much,
+for each pair of rows. It needs no labels. The first figure shows digits beside those with the
+largest C, which would get the same label, and those with the smallest C, which would not.
 """
 
 import matplotlib.pyplot as plt
@@ -23,8 +23,8 @@ images = X[:300].reshape(-1, 8, 8)
 C = coherence_kernel(init, X[:300])
 
 # %%
-# Four digits drawn at random, the six that go with each of them most, and the six that do least,
-# with C above them.
+# Four digits are drawn at random. Beside each are the six digits with the largest C and the six
+# with the smallest, with C above them.
 anchors = np.random.default_rng(2).choice(len(C), 4, replace=False)
 fig, rows = plt.subplots(4, 13, figsize=(9.5, 3.6), layout="constrained")
 for axes, anchor in zip(rows, anchors, strict=True):
@@ -38,9 +38,8 @@ for axes, anchor in zip(rows, anchors, strict=True):
 plt.show()
 
 # %%
-# The same kernel as a heat map, rows in the order of the leaves of a tree of clusters, which puts
-# like beside like: the blocks are groups that the data has, found without a label. There are about
-# ten.
+# The heat map shows the same kernel, with rows ordered by hierarchical clustering: similar rows are
+# beside each other. The blocks are groups of the data, found without labels. There are about ten.
 tree = linkage(squareform(1 - C, checks=False), "average", optimal_ordering=True)
 order = leaves_list(tree)
 fig, ax = plt.subplots(layout="constrained")

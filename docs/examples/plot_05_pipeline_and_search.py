@@ -1,10 +1,11 @@
 """
-A step of a pipeline, and its parameters searched
-=================================================
+A step of a pipeline, and a search of its parameters
+====================================================
 
-An initializer can be a step of a pipeline: it learns a start from the rows of the fold, and the
-classifier after it starts there. Its parameters are searched as any other. With ``memory`` those
-candidates that differ in the classifier alone share one start.
+An initializer can be a step of a pipeline. It learns initial weights from the training rows of the
+fold, and the classifier after it starts from them. A search sets its parameters like any others.
+With ``memory``, candidates that differ only in the classifier share one training of the
+initializer.
 """
 
 import tempfile
@@ -33,7 +34,7 @@ with tempfile.TemporaryDirectory() as cache:
     search = GridSearchCV(Pipeline(steps, memory=cache), grid, cv=folds).fit(X, y)
 
 # %%
-# Accuracy of all six, the mean over three folds.
+# Accuracy of all six candidates, as a mean over three folds.
 found = search.cv_results_["mean_test_score"].reshape(3, 2)  # clf by init: in order of their names
 fig, ax = plt.subplots(layout="constrained")
 ax.imshow(found, cmap="Blues", vmin=found.min(), vmax=2 * found.max() - found.min())
@@ -41,5 +42,5 @@ for (i, j), accuracy in np.ndenumerate(found):
     ax.text(j, i, f"{accuracy:.3f}", ha="center", va="center")
 ax.set_xticks(range(2), grid["init__coherence__walk_length"])
 ax.set_yticks(range(3), grid["clf__max_iter"])
-ax.set(xlabel="length of the walks (of the start)", ylabel="epochs (of the classifier)")
+ax.set(xlabel="length of the walks (initializer)", ylabel="epochs (classifier)")
 plt.show()

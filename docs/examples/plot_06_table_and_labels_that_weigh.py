@@ -1,12 +1,12 @@
 """
-A table, and labels that weigh classifiers
-==========================================
+A table: labels give classifiers their weights
+==============================================
 
-On some tables features that are learned without labels are worth much, on others nothing, and only
-labels can tell. ``StackedStartsClassifier`` lets the labels weigh a classifier on learned features
-beside classifiers of other kinds. Rows without a label stay in the table, as -1: features are
-learned from them, labels are spread over them, and a student learns from what the others predict
-for them.
+Features that are learned without labels help much on some tables and not on others. Only labels can
+show it. ``StackedStartsClassifier`` uses cross-validation on the labels to weight a classifier on
+learned features and classifiers of other kinds. Rows without a label stay in the table, with the
+label -1. They serve to learn features, to spread labels, and to train a student on pseudo-labels:
+the predictions of the other classifiers.
 """
 
 import matplotlib.pyplot as plt
@@ -22,7 +22,7 @@ from sklearn_mmdinit import (
 )
 
 network = MLPClassifier((32,), max_iter=40, validation_split=None)
-# By default two initializers learn, and for longer.
+# By default two initializers learn, for more epochs than this one.
 short = MMDInitializer((32,), coherence="auto", n_perturbations=8, max_iter=60)
 features = LearnedFeatures([short])
 weights = {}
@@ -40,8 +40,8 @@ for load in (load_breast_cancer, load_digits):
     weights[f"{name}: accuracy {clf.score(X[~known], y[~known]):.2f}"] = clf.weights_
 
 # %%
-# What 60 labels of each table say. Equal weights of all members but spread labels are what to fall
-# back on: other weights have to be clearly better. The student has nearly a third in any case.
+# The weights by 60 labels of each table. Unless other weights are clearly better, all members
+# except label spreading get nearly equal weights. The student has nearly a third in any case.
 fig, ax = plt.subplots(figsize=(8, 2.8), layout="constrained")
 left = np.zeros(len(weights))
 for name, widths in zip(clf.names_, np.transpose([*weights.values()]), strict=True):

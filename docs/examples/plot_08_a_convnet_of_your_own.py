@@ -2,8 +2,8 @@
 A convolutional network of your own
 ===================================
 
-Any PyTorch module that returns logits can be given a start, and trained as a scikit-learn
-classifier: ``NetClassifier`` takes X of whatever shape the module takes.
+Any PyTorch module that returns logits can get learned initial weights. ``NetClassifier`` trains it
+as a scikit-learn classifier, and takes X of any shape that the module takes.
 """
 
 import matplotlib.pyplot as plt
@@ -24,21 +24,21 @@ net = nn.Sequential(
 )  # fmt: skip
 
 # %%
-# The start is learned from all images, without a label.
+# Learn the initial weights from all images, without labels.
 init = MMDInitializer(
     module=net, coherence="auto", n_perturbations=8, batch_size=8, max_iter=30, random_state=0
 )
 init.fit(images)
 
 # %%
-# Fifty images have one.
+# Train on fifty labelled images.
 train, test, y_train, y_test = train_test_split(
     images, y, train_size=50, stratify=y, random_state=0
 )
 training = {"max_iter": 60, "validation_split": None, "random_state": 0}
 classifiers = {
     "from fresh weights": NetClassifier(net, **training),
-    "from the learned start": NetClassifier(warm_start_from=init, **training),
+    "from learned weights": NetClassifier(warm_start_from=init, **training),
 }
 fig, axes = plt.subplots(1, 2, figsize=(9, 4.6), layout="constrained")
 for ax, (name, clf) in zip(axes, classifiers.items(), strict=True):

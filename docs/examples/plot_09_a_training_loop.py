@@ -2,8 +2,8 @@
 Before a training loop of your own
 ==================================
 
-``mmd_init_`` is to be used as the functions of ``torch.nn.init`` are: it changes the module where
-it is. Optimiser, loop and loss stay yours.
+Use ``mmd_init_`` like the functions of ``torch.nn.init``: it changes the module in place. The
+optimizer, the loop and the loss are your own.
 """
 
 import copy
@@ -23,7 +23,8 @@ started = copy.deepcopy(fresh)
 mmd_init_(started, X, coherence="auto", max_iter=30, random_state=0)  # no labels
 
 # %%
-# The loop: Adam on the first fifty rows, the accuracy on all others after each step.
+# The loop trains with Adam on the first fifty rows. After each step it measures the accuracy on all
+# others.
 
 
 def accuracies(net, n_steps=80):
@@ -37,7 +38,7 @@ def accuracies(net, n_steps=80):
 
 
 fig, ax = plt.subplots(layout="constrained")
-for name, net in {"from fresh weights": fresh, "from the learned start": started}.items():
+for name, net in {"from fresh weights": fresh, "from learned weights": started}.items():
     ax.plot([*accuracies(net)], label=name)
 ax.set(xlabel="steps of Adam on 50 labels", ylabel="accuracy on the rest", ylim=(0, 1))
 ax.legend()

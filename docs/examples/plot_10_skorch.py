@@ -1,9 +1,10 @@
 """
-A skorch net that starts there
-==============================
+A skorch net with learned initial weights
+=========================================
 
-You have a skorch net with its callbacks and schedules, and want nothing but another start: in place
-of the module's class it gets ``init.to_module``, which makes a fresh module at theta0 for each fit.
+You have a skorch net with its callbacks and schedules, and want to change only its initial weights.
+Pass ``init.to_module`` in place of the module's class. It makes a new module with the weights
+theta0 for each fit.
 """
 
 import matplotlib.pyplot as plt
@@ -29,8 +30,8 @@ class Net(nn.Sequential):
 init = MMDInitializer(module=Net, coherence="auto", max_iter=30, random_state=0).fit(X)
 
 # %%
-# Skorch's own history says how far each of them is after each epoch of training on 100 rows. The
-# others stand in for its validation set.
+# The history of skorch has the accuracy after each epoch of training on 100 rows. All other rows
+# are its validation set.
 fig, ax = plt.subplots(layout="constrained")
 for name, module in {"fresh weights": Net, "init.to_module": init.to_module}.items():
     torch.manual_seed(0)

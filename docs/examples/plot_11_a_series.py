@@ -2,8 +2,8 @@
 A series: digits read line by line
 ==================================
 
-Here a digit is a series of eight points in time with eight channels, read by convolutions along
-time. What is changed at random is what suits a series: noise, and a small shift in time.
+Here a digit is a series of eight points in time with eight channels. The network has convolutions
+along time. The augmentation suits a series: noise, and a small shift in time.
 """
 
 import matplotlib.pyplot as plt
@@ -36,7 +36,7 @@ init = MMDInitializer(
 ).fit(series)  # fmt: skip
 
 # %%
-# Fifty labels, five draws.
+# Accuracy with fifty labels, in five draws.
 few = StratifiedShuffleSplit(5, train_size=50, random_state=0)
 training = {"max_iter": 50, "validation_split": None, "random_state": 0}
 scores = [
@@ -46,6 +46,6 @@ scores = [
 fig, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
 left.plot(series[0].T)
 left.set(title="One example: eight channels", xlabel="time")
-right.boxplot(scores, tick_labels=["fresh weights", "learned start"])
+right.boxplot(scores, tick_labels=["fresh weights", "learned weights"])
 right.set(ylabel="accuracy on the rest", title="Fifty labels, five draws")
 plt.show()

@@ -51,9 +51,9 @@ def draw_labels(n_of_each_class, seed):
 
 
 # %%
-# By default ``fit`` also learns features from all texts, which takes most of its time and brings
-# about a point. ``features=None`` leaves them out. The baseline is a logistic regression on the
-# labelled texts. With few labels the other texts help; with many it is as good without them.
+# By default ``fit`` also learns features from all texts. This takes most of its time and adds about
+# a point. ``features=None`` leaves them out. The baseline is a logistic regression on the labelled
+# texts. With few labels the unlabelled texts help. With many the baseline is as good without them.
 classifiers = {
     "EmbeddingClassifier": EmbeddingClassifier(features=None, unlabelled_label=-1),
     "logistic regression": LogisticRegression(C=10),

@@ -2,8 +2,8 @@
 Features for any classifier
 ===========================
 
-With ``output="hidden"`` a learned start is a feature map: what the last hidden layer says of a row.
-A logistic regression on it is often as good as training the whole network, and takes a moment.
+With ``output="hidden"`` an initializer returns features: the activations of the last hidden layer.
+A logistic regression on them is often as good as training the whole network, and takes a moment.
 """
 
 import matplotlib.pyplot as plt
@@ -24,8 +24,8 @@ init = MMDInitializer(
 ).fit(X)
 
 # %%
-# A frozen step is not learned again in each fold. The scale of a row says nothing here, so that
-# it is taken away.
+# ``FrozenEstimator`` keeps a step from learning again in each fold. The length of a row of features
+# carries no information, so ``Normalizer`` removes it.
 few = StratifiedShuffleSplit(10, train_size=50, random_state=0)
 logistic = LogisticRegression(C=100, max_iter=1000)
 on_features = make_pipeline(FrozenEstimator(init), Normalizer(), logistic)
@@ -35,8 +35,8 @@ scores = {
 }
 
 # %%
-# Pixels and features from their best side, coloured by labels that neither has seen. The titles
-# have the accuracy of the logistic regression.
+# The first two principal components of pixels and features. The colours are labels, which neither
+# has used. The titles have the accuracy of the logistic regression.
 features = Normalizer().fit_transform(init.transform(X))
 fig, axes = plt.subplots(1, 2, figsize=(9, 4.2), layout="constrained")
 for ax, (name, rows) in zip(axes, {"pixels": X, "features": features}.items(), strict=True):

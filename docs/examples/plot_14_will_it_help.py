@@ -2,8 +2,8 @@
 Will it help? Ask before you train
 ==================================
 
-Coherence lives on neighbours that share a label. Whether yours do is seen from a few labels in a
-second: ``neighbor_agreement`` tells held-out labels by walks among all rows, and by a linear model.
+Coherence helps if neighbours share a label. ``neighbor_agreement`` checks this on a few labels, in
+a second. It predicts held-out labels by random walks among all rows, and by a linear model.
 """
 
 import matplotlib.pyplot as plt
@@ -18,13 +18,13 @@ sets = {
     for name in ("digits", "iris", "wine", "breast_cancer")
 }
 sets["two moons"] = datasets.make_moons(600, noise=0.1, random_state=0)
-# Classes that a single direction tells apart, in a cloud without any gap.
+# Two classes on the two sides of a plane, in a cloud without a gap.
 rng = np.random.default_rng(0)
 cloud = rng.normal(size=(600, 20))
 sets["a cloud cut by a line"] = cloud, (cloud @ rng.normal(size=20) > 0).astype(int)
 
 # %%
-# Sixty labels of each set.
+# Ask sixty labels of each set.
 found = {}
 for name, (X, y) in sets.items():
     known = np.random.default_rng(1).permutation(len(y)) < 60
@@ -40,6 +40,6 @@ for key, label, shift in shown:
     ax.barh(places + shift, [getattr(one, key) for one in found.values()], 0.38, label=label)
 ax.set_yticks(places, found)
 ax.invert_yaxis()
-ax.set(xlabel="held-out labels told", xlim=(0, 1))
+ax.set(xlabel="held-out labels predicted correctly", xlim=(0, 1))
 ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2)
 plt.show()

@@ -1,9 +1,9 @@
 """
-Save a start, hand it on
-========================
+Save initial weights and hand them on
+=====================================
 
-A start is arrays with a description. It goes into a safetensors file, and comes back as what the
-other side uses: scikit-learn's own classifier, a PyTorch module, or arrays.
+Initial weights are arrays with a description. Save them in a safetensors file, and read them as
+what you need elsewhere: scikit-learn's own classifier, a PyTorch module, or arrays.
 """
 
 import tempfile
@@ -21,20 +21,21 @@ init = MMDInitializer((64, 64), n_classes=10, coherence="auto", max_iter=30, ran
 init.fit(X)
 
 # %%
-# The file holds no code, and can be opened without fear.
+# The file holds no code, so it is safe to open.
 path = Path(tempfile.mkdtemp()) / "digits.safetensors"
 save_theta0(path, init)
 print(f"{path.stat().st_size / 1024:.0f} KiB", load_theta0(path).architecture, sep="\n")
 
 # %%
-# Elsewhere, another day: a classifier that starts from the file; and, of what it has learned,
-# scikit-learn's own classifier with the same probabilities, which needs nothing of this package.
+# Later, or elsewhere: train a classifier from the file. ``to_sklearn`` turns it into scikit-learn's
+# own classifier with the same probabilities, which does not need this package.
 clf = MLPClassifier(warm_start_from=path, max_iter=30, random_state=0).fit(X[:100], y[:100])
 plain = clf.to_sklearn()
 print(type(plain), np.abs(plain.predict_proba(X) - clf.predict_proba(X)).max())
 
 # %%
-# Weights of 32 units of the first layer, one for each pixel: red counts for the unit, blue against.
+# Initial weights of 32 units of the first layer, one for each pixel: red is positive, blue
+# negative.
 fig, axes = plt.subplots(4, 8, figsize=(8, 4.2), layout="constrained")
 for ax, weights in zip(axes.flat, init.coefs_[0].T, strict=False):
     limit = np.abs(weights).max()

@@ -1,10 +1,10 @@
 """
-Is a start healthy?
-===================
+Are the initial weights healthy?
+================================
 
-Two faults that the paper warns of can be counted: networks near the start that never choose one of
-the classes, and hidden units that are zero for every row. Its second term is there against the
-first of them, its third against the second.
+The paper warns of two faults, and both can be counted. Perturbed networks may never predict one of
+the classes; the second term of the loss prevents this. Hidden units may be zero for every row; the
+third term prevents this.
 """
 
 import matplotlib.pyplot as plt
@@ -34,7 +34,7 @@ for name, init in starts.items():
 
 fig, axes = plt.subplots(1, 2, figsize=(9, 3), sharey=True, layout="constrained")
 axes[0].barh([*degenerate], [*degenerate.values()])
-axes[0].set(title="networks that leave out a class", xlim=(0, 1), xlabel="share")
+axes[0].set(title="networks that never predict some class", xlim=(0, 1), xlabel="share")
 axes[1].barh([*dead], [*dead.values()], color="C1")
 axes[1].set(title="hidden units that are always zero", xlim=(0, 1), xlabel="share")
 axes[0].invert_yaxis()
