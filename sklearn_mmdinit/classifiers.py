@@ -112,7 +112,7 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
         - "head-first": first the last layer alone is fitted, by a regularised logistic regression
           on its inputs. Then all layers are trained, at a low learning rate. Otherwise, with few
           labels, the learned features change before the last layer fits them [1]_. The last layer
-          must be linear, and neither frozen nor under a norm that limits its weights.
+          must be linear, not frozen, and without a constraint such as spectral_norm.
         - "paper": all layers at once, from the initial weights.
         - "auto": "head-first" if the initial weights are learned and it can fit the last layer,
           else "paper".
@@ -376,7 +376,7 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
     def _start(
         self, X_given: Any, X: Any, n_classes: int, names: np.ndarray | None, seed: int
     ) -> warm_start.Start:
-        """Where and how training starts on rows X with columns of these names; sets nothing."""
+        """The Start for rows X with columns of these names; does not change the classifier."""
         source = warm_start.find_source(self.warm_start_from, X_given)
         factory = self._factory(source, X.shape[1:], n_classes, seed)
         start = warm_start.start_at(source, factory, X, n_classes, names)
@@ -384,7 +384,8 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
         warned = start.must_learn or warm_start.attached_theta0(X_given) is not None
         if not (warned or start.takes_integers):
             checks.warn_if_unscaled(X, names)
-        if not warned:  # else theta0 has no scale yet, or the initializer's `transform` compared it
+        # If warned, theta0 has no scale yet, or the initializer's `transform` compared it.
+        if not warned:
             warn_if_another_scale(X, start.theta0.row_mean, start.theta0.row_spread)
         if self.skip_connection and start.takes_integers and X.dtype.kind in "iu":
             raise ValueError(
@@ -438,7 +439,7 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
             classes=list(range(len(self.classes_))),
         )
         self.net_ = build_net(partial(start.build, self.skip_connection))
-        # That net shows errors of skorch's parameters before a long pre-training.
+        # That net already raises errors of skorch's parameters, before a long pre-training.
         if start.must_learn:
             start = start.learn(X, X_unlabelled, None if self.random_state is None else seeds[3])
             self.net_ = build_net(partial(start.build, self.skip_connection))

@@ -47,10 +47,10 @@ _IDLE = {"checkpoint", "memory", "n_jobs", "verbose"}
 class Coherence(BaseEstimator):
     r"""The fourth term of :class:`MMDInitializer`: functions near theta0 are smooth on the data.
 
-    The paper's loss treats each input alone: for it the predictions of networks near theta0 shall
-    spread over the whole simplex. This term compares inputs. If the last layer is perturbed,
-    predictions of neighbouring inputs shall move together, and those of unrelated inputs shall move
-    without correlation. With C the exact correlation of these moves, and :math:`i \to i^+` a random
+    The paper's loss treats each input alone: its predictions by networks near theta0 should spread
+    over the whole simplex. This term compares inputs. If the last layer is perturbed, predictions
+    of neighbouring inputs should move together, and those of unrelated inputs should move without
+    correlation. With C the exact correlation of these moves, and :math:`i \to i^+` a random
     walk on the nearest-neighbour graph of the unlabelled rows,
 
     .. math:: L_{coh} = 1 - E_i [C_{i i^+}] + \rho \, E_{i \not\sim j} [C_{ij}^2]
@@ -71,7 +71,7 @@ class Coherence(BaseEstimator):
         distribution.
     batch_size : int, default=256
         Positive pairs a step, at least 2; capped at n_samples. The paper's terms use fewer rows:
-        as many as the initializer's own ``batch_size``, the first row of a pair each.
+        the first row of a pair, for as many pairs as the initializer's ``batch_size``.
     n_neighbors : int, default=10
         Edges of each row, which lead to its nearest neighbours. A row that equals others has one
         edge to one of them; its other edges lead to rows that differ. From 100,000 rows on,
@@ -105,11 +105,11 @@ class Coherence(BaseEstimator):
         rows of every positive pair are augmented in each step. :class:`RandomAffine` is for images,
         :class:`RandomCorruption` for tables. Neighbours are those of the unchanged rows.
 
-        An nn.Module, such as a transform of torchvision or kornia, and a function of one argument
-        (others may have defaults) take a tensor (n, ...) on the device of training instead, and
-        draw from the global generators, which are seeded in each step and restored. The first
-        inputs of all pairs are one call, the second inputs another, so that a transform that draws
-        once a call changes the two inputs of a pair differently.
+        The augmentation may also be an nn.Module, such as a transform of torchvision or kornia, or
+        a function of one argument (others may have defaults). It then takes a tensor (n, ...) on
+        the device of training, and draws from the global generators, which are seeded in each step
+        and restored. It is called once for the first inputs of all pairs, and once for the second
+        inputs. So even a transform that draws once in a call changes them differently.
     memory : None, str or joblib.Memory, default=None
         Where joblib caches the neighbours, so that the next ``fit`` on these rows need not search.
 

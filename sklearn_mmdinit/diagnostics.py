@@ -46,7 +46,7 @@ __all__ = [
 
 
 class _Probe:
-    """The network of a source as pre-training left it, checked rows X, and random draws."""
+    """The network of a source at theta0 without gain, checked rows X, and random draws."""
 
     def __init__(
         self, source: Any, X: Any, random_state: Any = 0, scale: float | None = None, **counts: int
@@ -353,8 +353,9 @@ class NeighborAgreement(NamedTuple):
 
 
 def _interval_of_difference(first: np.ndarray, second: np.ndarray) -> tuple[float, float]:
-    """95 % interval of the difference of two accuracies, by which rows (n,) each has right."""
-    n = len(first) + 2  # one more row for each, so that few rows give a wide interval
+    """95 % interval of a difference of accuracies; `first`, `second`: which rows (n,) are right."""
+    # Adds a row that only `first` has right, and one for `second`: few rows give a wide interval.
+    n = len(first) + 2
     only_first, only_second = (
         (np.sum(a & ~b) + 1) / n for a, b in ((first, second), (second, first))
     )
@@ -423,7 +424,7 @@ def neighbor_agreement(
     edges = edges + edges.T
     steps = edges.multiply(1.0 / edges.sum(axis=1)[:, None]).tocsr()
     p_end, n_rounds = 1 / auto.walk_length, int(3 * auto.walk_length)
-    # Of neighbours, the linear model, the most frequent class.
+    # Predictions of neighbours, of the linear model, and of the most frequent class.
     guesses = np.empty((3, len(rows)), dtype=int)
     for train, test in folds:
         start = np.zeros((len(X), len(classes)))

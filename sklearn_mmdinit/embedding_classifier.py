@@ -50,7 +50,7 @@ def fit_classes(
 ) -> tuple[list[np.ndarray], np.ndarray]:
     """Means of classes in each view, of length 1, and the shift of each class, by EM.
 
-    `given` (n, n_classes) has a 1 in the class of a labelled row, and is 0 elsewhere. `prior`
+    `given` (n, n_classes) is 1 at the class of each labelled row, and 0 elsewhere. `prior`
     (n, n_classes) is added to the scores of rows. A class with many rows gets a smaller shift.
     """
     labelled, uniform = given.any(axis=1), len(given) / given.shape[1]
@@ -66,11 +66,10 @@ def fit_classes(
 class EmbeddingClassifier(PartlyLabelled):
     r"""A classifier of embeddings, such as sentences, with few labels and many unlabelled rows.
 
-    Rows are scaled to length 1. Let :math:`h(x)` be features that an initializer learns from all
-    rows, scaled to length 1. Labels spread on the graph of nearest neighbours [1]_, and
-    :math:`f_c(x)` is the share of class c among the labels that reach x; for a new row, those that
-    reach its neighbours. The probability of c by a logistic regression on the labelled rows is
-    :math:`q_c(x)`. Then
+    Rows x are scaled to length 1. :math:`h(x)` are features that an initializer learns from all
+    rows, scaled to length 1. Labels spread on the graph of nearest neighbours [1]_: :math:`f_c(x)`
+    is the share of class c among the labels that reach x, or the neighbours of x if x is a new row.
+    A logistic regression on the labelled rows gives class c the probability :math:`q_c(x)`. Then
 
     .. math::
 

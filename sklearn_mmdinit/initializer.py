@@ -55,11 +55,11 @@ OUTPUTS = ("passthrough", "hidden")
 _OF_THE_NETWORK = (*factories.OF_A_PERCEPTRON, "n_classes", "module", "hidden_layer", "sampler")
 PAPER_WEIGHTS = ("uniformity_weight", "degeneracy_weight", "detachment_weight")
 
-# Number of the first step of `score`. No training reaches it, so their draws are never the same.
+# Number of the first step of `score`. No training reaches it, so `score` never repeats its draws.
 _FIRST_SCORE_STEP = 1 << 31
 
 # With coherence, gain="auto" is such that the first step of fine-tuning moves a logit by
-# _FIRST_MOVE. The step is Adam's at this learning rate, and the mean is over _JUDGED_ROWS rows.
+# _FIRST_MOVE, in the mean over _JUDGED_ROWS rows. It is a step of Adam at _FINE_TUNING_RATE.
 _FIRST_MOVE, _FINE_TUNING_RATE = 0.75, 1e-3
 _JUDGED_ROWS = 2048
 
@@ -67,7 +67,8 @@ _JUDGED_ROWS = 2048
 # The loss of a single mini-batch varies less.
 _DIVERGED = 4.0
 
-# Predictions have collapsed if their mean squared correlation over this many of them is above this.
+# Predictions have collapsed if the mean squared correlation of _COLLAPSE_ROWS of them is above
+# _COLLAPSED.
 _COLLAPSE_ROWS, _COLLAPSED = 512, 0.9
 
 _TINY = float(np.finfo(np.float32).tiny)
@@ -172,8 +173,8 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         Width of each hidden layer.
     n_classes : int or "auto", default="auto"
         Number of classes of the tasks to come, the paper's d. "auto" takes the number of classes of
-        y where ``fit`` gets labels, without -1, NaN and None; else the module's own number, or 2.
-        Give it if y holds whole numbers that are no labels, such as targets of a regression. Time
+        y if ``fit`` gets labels, without -1, NaN and None; else the module's own number, or 2. Set
+        it if y holds whole numbers that are not labels, such as targets of a regression. Time
         and memory of L_iod grow with its square: with 1,000 classes a step takes one or two seconds
         on two cores.
     coherence : None, "auto" or Coherence, default=None
@@ -474,7 +475,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         if self.module is None and self.hidden_layer is not None:
             name = f"hidden_layer={self.hidden_layer!r}"
             raise ValueError(
-                f"{name} names a layer of module, and module is None; pass a module, or leave "
+                f"{name} names a layer of module, but module is None; pass a module, or leave "
                 "hidden_layer out"
             )
         defaults = inspect.signature(type(self).__init__).parameters
@@ -482,7 +483,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
             value = getattr(self, name)
             if not np.array_equal(value, defaults[name].default):
                 raise ValueError(
-                    f"{name}={value!r} describes a perceptron, and module is given; leave it out"
+                    f"{name}={value!r} describes a perceptron, but module is given; leave it out"
                 )
 
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -534,8 +535,8 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         self._prepare(X, coherence, config, fresh.seed)
         last_epoch = None if config.length_by_level else config.max_iter
         try:
-            # A checkpoint may hold all epochs. For max_iter=0 the graph is built all the same, so
-            # that its errors are raised.
+            # A checkpoint may hold all epochs. With max_iter=0 nothing is trained, but the graph is
+            # built, so that its errors are raised.
             if last_epoch != state.n_ended or not config.max_iter:
                 self._train(X, coherence, config, state, last_epoch, passes, checkpointer)
             checkpointer.write_at_end()
@@ -864,7 +865,7 @@ def _warn_if_an_epoch_is_short(config: Config, n_rows: int) -> None:
 
 
 def _check_same_network(before: Architecture, now: Architecture) -> None:
-    """Raise a ValueError where a warm start would need another network."""
+    """Raise a ValueError if the network is not the one that a warm start goes on from."""
     described = [
         # Functions have an address in their repr, which another process changes.
         {name: re.sub(" at 0x[0-9a-f]+", "", str(value)) for name, value in both.items()}
@@ -879,7 +880,7 @@ def _check_same_network(before: Architecture, now: Architecture) -> None:
 
 
 def _check_gain(gain: Any, chain: tuple[str, ...]) -> None:
-    """Raise a ValueError where the weights of a network cannot have a gain."""
+    """Raise a ValueError if the weights of a network cannot have this gain."""
     if checks.is_auto(gain):
         return
     if not chain and gain != 1:
@@ -889,7 +890,7 @@ def _check_gain(gain: Any, chain: tuple[str, ...]) -> None:
         )
     n_hidden = max(len(chain) - 1, 1)
     if n_hidden * abs(math.log(gain)) > -math.log(_TINY):
-        # Else float32 does not hold the product over all layers, or its inverse.
+        # float32 cannot hold the product over all layers, or its inverse.
         largest = _TINY ** (-1 / n_hidden)
         limits = f"from {1 / largest:.2g} to {largest:.2g}"
         raise ValueError(f"{gain=} must be {limits}, so that the product over layers fits float32")

@@ -73,7 +73,7 @@ def _hidden(initializer: Any, X: np.ndarray) -> np.ndarray:
 
 
 class LearnedFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
-    r"""Appends to each row features that initializers learn from unlabelled data.
+    r"""Adds learned features to each row; initializers learn them from unlabelled data.
 
     With :math:`h_k(x)` the last hidden activations at the weights of initializer k, and
     :math:`\ell` the mean length of the rows in ``fit``, a row x becomes
@@ -122,7 +122,7 @@ class LearnedFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     See Also
     --------
     MMDInitializer : With ``output="hidden"`` it returns its own activations, not scaled.
-    StackedStartsClassifier : Weights networks, other classifiers and one on these features.
+    StackedStartsClassifier : Stacks networks, other classifiers and one on these features.
 
     Examples
     --------
@@ -212,7 +212,7 @@ class LearnedFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                     "initializers='auto', and initializers is a list; set it in each of them"
                 )
         if not given:
-            raise ValueError("initializers must be at least one, got []")
+            raise ValueError("initializers must hold at least one initializer, got []")
         n_classes = labels.n_classes_in(y) if checks.is_auto(self.n_classes) else self.n_classes
         seeds = seeds_of(self.random_state, len(given))
         names = [f"initializers[{i}]" for i in range(len(given))]
@@ -231,7 +231,7 @@ class LearnedFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return self
 
     def _prepared(self, X: np.ndarray, given: Any, name: str, seed: int) -> Any:
-        """The initializer checked for rows X; if it is not fitted, a clone that is ready to fit."""
+        """A fitted initializer, checked for rows X; or a clone of an unfitted one, ready to fit."""
         if not is_initializer(given):
             raise TypeError(f"{name} must be an initializer, fitted or not, got {given!r}")
         if is_fitted_initializer(given):

@@ -43,8 +43,8 @@ def mmd_init_(module: nn.Module, data: Any, **params: Any) -> list[dict[str, flo
         item is one. A DataLoader or an IterableDataset is a stream: each epoch is a pass over it,
         and no row is kept. With a coherence a stream gives two views of each example, which are the
         positive pairs. If it gives only one, positive pairs come from a graph of all examples.
-        Then they are read once, in their order, into an array in memory. Any other Dataset is
-        always read in this way.
+        Then all examples are read once, in their order, into an array in memory. Any other Dataset
+        is always read in this way.
     **params : dict
         Parameters of :class:`MMDInitializer`, except those that describe a perceptron.
 
@@ -68,19 +68,20 @@ def mmd_init_(module: nn.Module, data: Any, **params: Any) -> list[dict[str, flo
     Notes
     -----
     A stream gives ``(a, b)``, or ``((a, b), labels)``, where a and b are two views: tensors of the
-    same type and of one shape (n, ...) with at least two axes. In ``(x, labels)`` labels have
-    another shape. Without a coherence only the first view is used.
+    same type and of one shape (n, ...) with at least two axes. In ``(x, labels)`` the labels must
+    have another shape or type than x, or they are taken for a view. Without a coherence only the
+    first view is used.
 
     With a coherence a mini-batch is what the loader gives; ``coherence.batch_size`` is used only
     for an IterableDataset without a DataLoader. The paper's terms take its first ``batch_size``
     examples. Without a coherence what the loader gives is divided into mini-batches of
-    ``batch_size``. Incomplete ones are left out. Let the loader shuffle, so that these are other
-    examples in each epoch.
+    ``batch_size``. Incomplete ones are left out. Let the loader shuffle, so that each epoch leaves
+    out other examples.
 
     The loader decides order, shuffling, workers and augmentation. While it is read, the global
     generators of PyTorch, Python and NumPy, and the loader's own, are seeded from `random_state`;
     afterwards they are as before. Two calls with one seed then learn the same weights, unless
-    ``persistent_workers=True`` keeps draws of workers.
+    ``persistent_workers=True`` keeps the random state of workers.
 
     The module is inspected on the first 2,048 examples, or on fewer if they are large. The scale
     of the data is measured on them too. With a coherence, ``max_iter="auto"`` also works for a
@@ -107,7 +108,7 @@ def mmd_init_(module: nn.Module, data: Any, **params: Any) -> list[dict[str, flo
     if isinstance(data, Iterator):
         raise TypeError(
             f"data must not be an iterator, which ends after one pass, got {type(data).__name__}; "
-            "pass a DataLoader, or an IterableDataset whose __iter__ is a function with yield"
+            "pass a DataLoader, or an IterableDataset whose __iter__ is a generator function"
         )
     if isinstance(data, Dataset | DataLoader):
         initializer._check_params()  # errors come before a long reading
@@ -122,7 +123,7 @@ def mmd_init_(module: nn.Module, data: Any, **params: Any) -> list[dict[str, flo
 def _read_or_streamed(
     data: Dataset[Any] | DataLoader[Any], initializer: MMDInitializer
 ) -> tuple[np.ndarray, Passes | None]:
-    """All rows of the data; or a stream's first rows and its passes, which set batch sizes."""
+    """All rows of the data; or the first rows of a stream and its passes. Sets batch sizes."""
     name, coherence = type(data).__name__, coherence_of(initializer.coherence)
     is_loader = isinstance(data, DataLoader)
     size = coherence.batch_size if coherence else _EXAMPLES_AT_A_TIME

@@ -171,7 +171,7 @@ class MMDObjective(nn.Module):
         return ", ".join([f"n_perturbations={self.n_perturbations}", *values])
 
     def __getstate__(self) -> dict[str, Any]:
-        # A copy has no results of inspections, because it has no copies of the modules.
+        # A copy has no results of inspections, because these belong to the modules inspected.
         return {name: value for name, value in vars(self).items() if name != "_infos"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

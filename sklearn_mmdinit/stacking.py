@@ -67,10 +67,9 @@ def tempered(proba: Any, temperature: Any) -> np.ndarray:
 def fitted_temperature(proba: np.ndarray, y: np.ndarray) -> float:
     r"""The temperature T of probabilities (n, n_classes) for rows of classes y (n,).
 
-    Minimizes the log loss :math:`-\sum_i \log p_{i y_i}` plus :math:`(\log T)^2 / 2`. The
-    second term is a prior: it keeps T moderate if all of a few rows are predicted correctly, or all
-    wrongly.
-    T lies between 0.14 and 55.
+    Minimizes the log loss :math:`-\sum_i \log p_{i y_i}` plus :math:`(\log T)^2 / 2`. The second
+    term is a prior: it keeps T moderate if there are few rows, and all are predicted correctly or
+    all wrongly. T lies between 0.14 and 55.
     """
 
     def objective(log_t: float) -> float:
@@ -109,8 +108,8 @@ class _Rows(NamedTuple):
     X: Any  # those with a label and a weight above 0
     y: np.ndarray  # their labels
     weights: np.ndarray | None  # their weights
-    labelled: np.ndarray  # which rows of all of X these are
-    all_rows: tuple[Any, Sequence[Any]]  # all of X, and X_unlabelled: initializers learn from them
+    labelled: np.ndarray  # which rows of the whole X these are, a mask
+    all_rows: tuple[Any, Sequence[Any]]  # the whole X and X_unlabelled, for initializers
 
 
 # Members: the networks and the other classifiers
@@ -229,8 +228,8 @@ class StackedStartsClassifier(PartlyLabelled):
         from all rows. "auto": ``LearnedFeatures()`` if `starts` is "auto" and X has dense, flat
         rows, else None.
     classifiers : "auto" or list of classifiers, default="auto"
-        Classifiers besides the networks. They have ``predict_proba``, or ``decision_function``, of
-        which the softmax is taken. They get X as an array, without names of columns. ``[]``: only
+        Classifiers besides the networks. They have ``predict_proba``, or a ``decision_function``,
+        whose softmax is used. They get X as an array, without names of columns. ``[]``: only
         networks. "auto", for flat rows: ``RandomForestClassifier(300)``; ``LogisticRegression``
         with C=0.01 and with C=1; ``SVC(C=10)``, if there are at most 10,000 labels; and label
         spreading [3]_ with alpha=0.99 and 100 rounds, on the graph of ``coherence="auto"``, if
@@ -523,7 +522,7 @@ class StackedStartsClassifier(PartlyLabelled):
         """The starts, with each initializer fitted."""
         given = _automatic_starts(network, X) if checks.is_auto(self.starts) else self.starts
         if not given:
-            raise ValueError("starts must be at least one, got []")
+            raise ValueError("starts must hold at least one start, got []")
         # Check all of them before the first one learns.
         rows = X if X.dtype.kind in "iu" else X.astype(np.float32, copy=False)
         names = getattr(self, "feature_names_in_", None)
@@ -538,8 +537,8 @@ class StackedStartsClassifier(PartlyLabelled):
         """Temperatures and weights without held-out labels."""
         is_network = np.arange(len(self.estimators_)) < len(self.starts_)
         has_proba = np.array([hasattr(each, "predict_proba") for each in self.estimators_])
-        # A classifier that learns from all rows weighs as much as a network. All others together
-        # do so too.
+        # A classifier that learns from all rows weighs as much as a network. All other classifiers
+        # together weigh as much as one network.
         from_all_rows = np.isin(self.names_, [_SPREAD, _FEATURES])
         others = has_proba & ~is_network & ~from_all_rows
         weights = has_proba / np.where(others, others.sum(), 1)
@@ -573,7 +572,7 @@ class StackedStartsClassifier(PartlyLabelled):
         self.estimators_.append(student.fit(rows, pseudo_labelled, sample_weight=sample_weight))
         self.temperatures_ = np.r_[self.temperatures_, 1.0]
         self.log_losses_ = np.r_[self.log_losses_, np.nan]
-        # With fewer pseudo-labels the student has less to add, so that its weight is smaller.
+        # With fewer pseudo-labels the student adds less, so its weight is smaller.
         share = _STUDENT_SHARE * n_unlabelled / rows.shape[0]
         self.weights_ = np.r_[self.weights_ * (1.0 - share), share]
 

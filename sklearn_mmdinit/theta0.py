@@ -397,9 +397,9 @@ def put_arrays_(module: nn.Module, arrays: Mapping[str, np.ndarray]) -> None:
 def write_whole(path: Path, arrays: Mapping[str, np.ndarray], texts: Mapping[str, str]) -> None:
     """Write a safetensors file whole or not at all: first under another name, then renamed."""
     data = save(dict(arrays), metadata={**texts, _DIGEST_KEY: _digest(arrays, texts)})
-    target = Path(os.path.realpath(path))  # where path is a link, its file is replaced
+    target = Path(os.path.realpath(path))  # if path is a link, its target is replaced
     # Not by tempfile: only the owner could read such a file, even after it is renamed.
-    partial = target.with_name(f"{_begin_of_part(target)}{os.getpid()}.{uuid.uuid4().hex}.part")
+    partial = target.with_name(f"{_unfinished_prefix(target)}{os.getpid()}.{uuid.uuid4().hex}.part")
     try:
         with open(partial, "xb") as file:
             if target.exists():
@@ -414,14 +414,14 @@ def write_whole(path: Path, arrays: Mapping[str, np.ndarray], texts: Mapping[str
         partial.unlink(missing_ok=True)
 
 
-def _begin_of_part(target: Path) -> str:
-    """Prefix of the name of an unfinished file on this machine; the id of its process follows."""
+def _unfinished_prefix(target: Path) -> str:
+    """Start of the name of an unfinished file on this machine; the process id follows."""
     return f".{target.name}.{platform.node()}."
 
 
 def _keep_mode(before: Path, after: Path) -> None:
     """Give the file `after` the permissions of `before`."""
-    # Not if they are equal: some file systems have no chmod, and equal permissions for all files.
+    # Only if they differ: file systems without chmod give all files the same permissions.
     mode = stat.S_IMODE(before.stat().st_mode)
     if mode != stat.S_IMODE(after.stat().st_mode):
         after.chmod(mode)
@@ -430,9 +430,9 @@ def _keep_mode(before: Path, after: Path) -> None:
 def remove_parts_of_killed(path: Path) -> None:
     """Delete unfinished files for this path, if the process that wrote them has ended."""
     target = Path(os.path.realpath(path))
-    begin = _begin_of_part(target)
-    for part in target.parent.glob(f"{glob.escape(begin)}*.part"):
-        pid = part.name.removeprefix(begin).partition(".")[0]
+    prefix = _unfinished_prefix(target)
+    for part in target.parent.glob(f"{glob.escape(prefix)}*.part"):
+        pid = part.name.removeprefix(prefix).partition(".")[0]
         if pid.isdecimal() and not psutil.pid_exists(int(pid)):
             part.unlink(missing_ok=True)
 

@@ -181,7 +181,7 @@ class RandomAffine(BaseEstimator):
             across = across * rng.choice([-1.0, 1.0], n)
         right, below = amounts(self.shift) * 2.0 / width, amounts(self.shift) * 2.0 / height
         cosine, sine = np.cos(angle), np.sin(angle)
-        # A rotation after a shear after a stretch.
+        # First a stretch, then a shear, then a rotation.
         xx, xy = cosine * across, (cosine * lean - sine) * down
         yx, yy = sine * across, (sine * lean + cosine) * down
         x = np.stack([xx, xy * height / width, right], axis=1)
@@ -375,7 +375,7 @@ class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         return tags
 
     def _images(self, X: Any, *, reset: bool) -> np.ndarray:
-        dtypes = [np.float32, np.float64]  # other types become the first
+        dtypes = [np.float32, np.float64]  # other types become float32
         return validate_data(self, array_of(X), dtype=dtypes, allow_nd=True, reset=reset)
 
 

@@ -1,4 +1,4 @@
-"""Finds the theta0 where a classifier starts: in ``warm_start_from``, or carried by X."""
+"""Finds the theta0 that a classifier starts from: in ``warm_start_from``, or carried by X."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def is_fitted_initializer(source: Any) -> bool:
 
 
 def fitted_or_cloned(given: Sequence[Any], cloned: Sequence[Any]) -> list[Any]:
-    """The clones, but a fitted initializer itself, because its clone is not fitted."""
+    """The clones; a fitted initializer itself takes the place of its clone, which is unfitted."""
     pairs = zip(given, cloned, strict=True)
     return [one if is_fitted_initializer(one) else its_clone for one, its_clone in pairs]
 
@@ -153,7 +153,7 @@ def with_params(initializer: Any, params: Mapping[str, Any]) -> Any:
 
 
 def find_source(warm_start_from: Any, X: Any) -> Any:
-    """The Theta0 or the initializer to start from, or None; X is as the caller gave it."""
+    """The Theta0 or the initializer to start from, or None; X is not converted yet."""
     if warm_start_from is None:
         return None
     if isinstance(warm_start_from, str) and warm_start_from in ("auto", "pipeline"):
@@ -194,7 +194,7 @@ def _passes_theta0_on(step: Any) -> bool:
     step = _unfrozen(step)
     if is_initializer(step):
         return getattr(step, "output", "") == "passthrough"
-    # Of a Pipeline, a ColumnTransformer and a FeatureUnion.
+    # These attributes hold the parts of a Pipeline, a ColumnTransformer and a FeatureUnion.
     lists = (getattr(step, name, ()) for name in ("steps", "transformers", "transformer_list"))
     return any(_passes_theta0_on(part) for parts in lists for _, part, *_ in parts)
 
@@ -202,7 +202,7 @@ def _passes_theta0_on(step: Any) -> bool:
 def factory_of(source: Any, n_features: int, n_classes: int, seed: int) -> ModuleFactory | None:
     """The factory of modules for a source; None if it has only arrays, or is None."""
     theta0 = theta0_in(source)
-    # A theta0 of another number of classes gets another last layer, see `start_at`.
+    # A theta0 for another number of classes gets a fresh last layer in `start_at`.
     if theta0 is not None and theta0.architecture.is_perceptron:
         keywords = theta0.architecture.keywords | {"n_classes": n_classes}
         return ModuleFactory(MLP, keywords, seed)
@@ -273,7 +273,7 @@ def start_at(
     n_classes: int,
     feature_names: np.ndarray | None = None,
 ) -> Start:
-    """The Start of the factory's module on rows X at a source; raises if they do not fit.
+    """The Start of the factory's module for rows X and a source; an error if they do not fit.
 
     A theta0 for another number of classes gets a fresh last layer, with a warning.
     """
@@ -307,14 +307,14 @@ def check_feature_names(initializer: Any, feature_names: np.ndarray | None) -> N
 
 
 def _check_will_fit(initializer: Any, module: nn.Module, architecture: Architecture) -> None:
-    """Raise an error if a module cannot start at what an initializer will learn."""
+    """Raise an error if a module cannot take the weights that an initializer will learn."""
     shape, n_classes = architecture.input_shape, architecture.n_classes
     factory = factory_of(initializer, math.prod(shape), n_classes, seed=0)
     assert factory is not None
     try:
         start_(module, fresh_theta0(factory, factory.build(), shape))
     except ValueError as error:
-        problem = f"{name_of(initializer)} would learn weights that this module cannot start at"
+        problem = f"{name_of(initializer)} would learn weights that do not fit this module"
         raise ValueError(f"{problem}: {error}") from error
 
 

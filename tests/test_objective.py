@@ -384,7 +384,7 @@ def test_probabilities_and_idle_layers_are_warned_of_at_the_callers_line():
         objective()(net, batch())
     idle = ZOO["bare parameters"][0]()
     idle.other = nn.Linear(5, 5)
-    with pytest.warns(UserWarning, match=r"uses its layers \['other'\]") as others:
+    with pytest.warns(UserWarning, match=r"use its layers \['other'\]") as others:
         objective()(idle, batch())
     assert {warning.filename for warning in (*caught, *others)} == {__file__}
 

@@ -24,8 +24,8 @@ with warnings.catch_warnings():
     from tqdm.auto import tqdm
 
 _WITH_AUTOCAST = ("cpu", "cuda", "mps", "xpu")  # kinds of devices
-_SECONDS_IN_LOG = 30.0  # between two states of a bar in a file, which keeps all of them
-_BAR_DELAY = 3.0  # seconds; what ends earlier needs no bar
+_SECONDS_IN_LOG = 30.0  # between two states of a bar in a log file, where each stays as a line
+_BAR_DELAY = 3.0  # seconds; shorter work shows no bar
 
 # One thread at a time uses PyTorch's global generators: restoring their state would otherwise
 # repeat or skip the draws of another thread.
@@ -54,7 +54,8 @@ def torch_device(device: Any) -> torch.device:
         valid = "'auto' or a device that PyTorch has on this machine"
         raise ValueError(f"device must be {valid}, got {device!r}") from error
     if device.type == "cuda":
-        # PyTorch warns if a matrix product is the first work of its autograd thread for a GPU.
+        # PyTorch warns if a matrix product is the first work of its autograd thread for a GPU. So
+        # this thread first computes another gradient.
         with torch.inference_mode(False), torch.enable_grad():
             torch.ones(1, device=device, requires_grad=True).exp().sum().backward()
     return device
@@ -114,10 +115,10 @@ def seeded_generators(seed: int, gpus: Sequence[int] = ()) -> Iterator[None]:
 def seeded_for_user_code(
     seed: int, device: torch.device | None = None, further: Sequence[torch.Generator] = ()
 ) -> Iterator[None]:
-    """Seed all that a user's code may draw from in this block, and restore it afterwards.
+    """Seed all generators that a user's code may draw from in this block; restore them after it.
 
-    These are the global generators of PyTorch, also that of the GPU `device`, of Python and of
-    NumPy, and `further` generators.
+    These are the global generators of Python, of NumPy and of PyTorch (on the CPU, and on `device`
+    if it is a GPU), and the `further` ones.
     """
     gpus = []
     if device is not None and device.type == "cuda":
@@ -150,7 +151,7 @@ def full_precision() -> Iterator[None]:
 
 @contextmanager
 def own_settings() -> Iterator[None]:
-    """``full_precision``, and a new thread gets the process's number of PyTorch threads."""
+    """Compute in this block in ``full_precision`` and with the process's number of threads."""
     settle_num_threads()
     with full_precision():
         yield
@@ -161,8 +162,8 @@ def with_gradients() -> Iterator[None]:
     """Record gradients in this block, even if the caller has turned them off."""
     if torch.is_inference_mode_enabled():
         raise RuntimeError(
-            "learning needs gradients, which torch.inference_mode() forbids; leave this block, or "
-            "use torch.no_grad() in its place"
+            "learning needs gradients, which torch.inference_mode() forbids; call it outside that "
+            "block, or use torch.no_grad() instead"
         )
     with torch.enable_grad():
         yield

@@ -18,7 +18,7 @@ from .environment import seeded_generators
 from .mlp import MLP, PERCEPTRON_DEFAULTS
 from .validation import add_error_context, check_widths, is_auto
 
-# Precedes parameters of a module's class, as in skorch.
+# Prefix of the arguments of a module's class, as in skorch.
 PREFIX = "module__"
 
 # Parameters of skorch and of scikit-learn's MLPClassifier, and the names that they have here.
@@ -73,14 +73,14 @@ def check_source(module: Any, keywords: Mapping[str, Any]) -> None:
     if keywords:
         given = "None" if module is None else f"an instance of {type(module).__name__}"
         raise ValueError(
-            f"{PREFIX}{min(keywords)} is an argument for a class, and module is {given}; pass the "
+            f"{PREFIX}{min(keywords)} is an argument for a class, but module is {given}; pass the "
             "class, or leave the argument out"
         )
 
 
 @dataclass(frozen=True)
 class ModuleFactory:
-    """Copies an instance, which never changes, or calls a class, whose weights a seed decides."""
+    """Makes modules: copies of an instance, or calls of a class with weights drawn by a seed."""
 
     module: Any
     keywords: Mapping[str, Any] = field(default_factory=dict)
@@ -102,7 +102,7 @@ class ModuleFactory:
         if isinstance(self.module, nn.Module):
             built = _copied(self.module, self.module)
         else:
-            # A class may make its weights on any device.
+            # All GPUs are seeded, because a class may make its weights on any device.
             gpus = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
             call = f"{self.module.__name__} called with {dict(self.keywords)}"
             with seeded_generators(self.seed, gpus), add_error_context(call):
@@ -179,7 +179,7 @@ class ExtraParamsMixin:
         return name.startswith(PREFIX)
 
     def _unknown_parameter(self, name: str) -> TypeError:
-        """The error for a name that is no parameter, with a hint at the right one."""
+        """The error for an unknown parameter name, with a hint at the right one."""
         names = ["X", "y", *inspect.signature(type(self).__init__).parameters]
         meant = FAMILIAR.get(name) or next(iter(get_close_matches(name, names)), "")
         where = "" if meant in names or self._is_keyword(meant) else " of the classifier"

@@ -66,8 +66,8 @@ class StepRandom:
 
     def at(self, step: int) -> StepRandom:
         """Move to the draws of a step; earlier draws have no influence."""
-        self._of_step = _sequence(self.seed, _STEP, step)
-        words = self._of_step.generate_state(1 + len(self._parts)).tolist()
+        self._step_sequence = _sequence(self.seed, _STEP, step)
+        words = self._step_sequence.generate_state(1 + len(self._parts)).tolist()
         for generator, word in zip(self.generators, words, strict=True):
             generator.manual_seed(word)
         return self
@@ -78,11 +78,11 @@ class StepRandom:
         return [self.generator, *(part.generator for part in self._parts)]
 
     def split(self, n_parts: int) -> list[StepRandom]:
-        """Sources of this step for `n_parts` parts of the work, each for a thread of its own."""
+        """Independent draws of this step for `n_parts` parts of the work, one for each thread."""
         if n_parts == 1:
             return [self]
-        n_used = 1 + len(self._parts)  # words: of this source itself, and of its parts so far
-        for word in self._of_step.generate_state(1 + n_parts)[n_used:].tolist():
+        n_used = 1 + len(self._parts)  # words that seed this object and its parts so far
+        for word in self._step_sequence.generate_state(1 + n_parts)[n_used:].tolist():
             part = type(self)(self.seed, self.device)
             part.generator.manual_seed(word)
             self._parts.append(part)

@@ -20,7 +20,7 @@ _FEWEST_ROWS, _FEWEST_NUMBERS = 5, 100
 # Limits of the three ratios of `compare_scales`, which are near 1 on the same scale. Scales differ
 # if far > _FAR, or if both near < _NEAR and variance < _NARROW. Pixels from 0 to 1 have less than
 # 1/9 of the variance of standardised ones. Rows of a single cluster have little variance too, but
-# they lie about another mean, so that near stays above _NEAR.
+# their mean is another one, so that near stays above _NEAR.
 _FAR, _NARROW, _NEAR = 5.0, 1 / 8, 1 / 2
 
 
@@ -66,14 +66,14 @@ def compare_scales(X: Any, mean: np.ndarray, spread: np.ndarray) -> tuple[float,
     Returns three ratios (far, near, variance), each near 1 if both have the same scale:
 
     - far: the median over the rows of X of the squared distance from `mean`, divided by the mean
-      squared distance of the earlier rows. It is a median, because an entry of a rare category
-      makes few rows lie far away.
+      squared distance of the earlier rows. A median ignores the few rows that lie far away
+      because they have a rare category.
     - near: the mean squared distance of X from `mean`, divided by that of the earlier rows.
     - variance: the total variance of X, divided by that of the earlier rows.
 
     Columns that did not vary in the earlier rows are left out. The last two ratios also leave out
-    columns that do not vary in X, because a rare category that does not occur shows nothing; they
-    are 1 if X has too few values.
+    columns that do not vary in X, because a rare category may be missing there by chance. They are
+    1 if X has too few values.
     """
     X = X[:: -(-X.shape[0] // _ROWS_COMPARED)]
     mean, squares = mean.ravel().astype(np.float64), np.square(spread.ravel().astype(np.float64))

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 def worthwhile_threads(n_multiplications: float) -> AbstractContextManager[None]:
-    """Use one thread where the largest matrix product is small; else change nothing.
+    """Use one thread if the largest matrix product is small; else change nothing.
 
     Near the limit a second thread gains a few per cent on an idle machine. On a busy machine it
     costs many times the work itself, because every product waits for the slower thread.
@@ -41,19 +41,19 @@ def _one_thread() -> Iterator[None]:
         _set_num_threads_here(before)
 
 
-_setting = threading.Lock()
+_setting_lock = threading.Lock()
 
 
 def _set_num_threads_here(n: int) -> None:
     """Set the number of PyTorch's threads for the calling thread alone.
 
-    PyTorch's own function also sets the number for all later threads. So a helper thread reads that
-    number before, and sets it again after. A thread that begins in between waits for this in
+    PyTorch's own function also sets the number that new threads get. So a helper thread reads that
+    number before, and restores it after. A thread that starts in between waits in
     :func:`settle_num_threads`.
     """
     if n == torch.get_num_threads():
         return
-    with _setting, ThreadPoolExecutor(1) as new_thread:
+    with _setting_lock, ThreadPoolExecutor(1) as new_thread:
         of_new_threads = new_thread.submit(torch.get_num_threads).result()
         try:
             torch.set_num_threads(n)
@@ -63,7 +63,7 @@ def _set_num_threads_here(n: int) -> None:
 
 def settle_num_threads() -> int:
     """The calling thread's number of PyTorch threads; a new thread has that of the process."""
-    with _setting:  # a thread that begins while another one sets the number would get that number
+    with _setting_lock:  # a thread that starts during a change would get the temporary number
         return torch.get_num_threads()
 
 
@@ -128,9 +128,9 @@ def _pool(n_threads: int) -> ThreadPoolExecutor:
 
 def _forget_threads() -> None:
     """Drop the pool and the lock in a forked process, which has no thread that uses them."""
-    global _setting
+    global _setting_lock
     _pool.cache_clear()
-    _setting = threading.Lock()
+    _setting_lock = threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):  # Windows does not fork
@@ -143,7 +143,7 @@ def chunked(
     """Concatenate the rows of chunks that the team computes; differentiable as the chunks are.
 
     ``chunk(i)`` computes the rows of chunk i from `tensors`, none of which may depend on another.
-    Each chunk has a graph of its own, back to them.
+    Each chunk has its own graph, which ends at `tensors`.
     """
     result: torch.Tensor = _Chunked.apply(chunk, n_chunks, torch.is_grad_enabled(), *tensors)
     return result
@@ -169,14 +169,14 @@ class _Chunked(torch.autograd.Function):
         results = list(chain(*run_on_threads(n_chunks, compute)))
         ctx.chunk = chunk
         ctx.sizes = [len(result) for result in results]
-        # PyTorch keeps the graphs of the chunks as long as the graph that this is in. It also
-        # notices if the tensors change before the backward pass.
+        # Saved results keep the graphs of the chunks until the backward pass. PyTorch raises an
+        # error there if the saved tensors have changed.
         ctx.save_for_backward(*results, *tensors)
         return torch.cat([result.detach() for result in results])
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        again = torch.is_grad_enabled()  # for a second derivative
+        create_graph = torch.is_grad_enabled()  # for a second derivative
         chunk = ctx.chunk
         n_chunks = len(ctx.sizes)
         results, tensors = ctx.saved_tensors[:n_chunks], ctx.saved_tensors[n_chunks:]
@@ -185,16 +185,16 @@ class _Chunked(torch.autograd.Function):
 
         def compute(start: int, stop: int) -> list[torch.Tensor | None]:
             totals: list[torch.Tensor | None] = [None] * len(learned)
-            with torch.set_grad_enabled(again):
+            with torch.set_grad_enabled(create_graph):
                 for i in range(start, stop):
                     if results[i].requires_grad:
-                        # A second derivative needs a graph of its own.
+                        # A second derivative needs a new graph: the chunk is computed again.
                         terms = torch.autograd.grad(
-                            chunk(i) if again else results[i],
+                            chunk(i) if create_graph else results[i],
                             learned,
                             gradients[i],
                             retain_graph=True,
-                            create_graph=again,
+                            create_graph=create_graph,
                             allow_unused=True,
                         )
                         _add_(totals, terms)

@@ -109,7 +109,7 @@ def check_fits_in_memory(n_numbers: float, what: str) -> None:
 
 
 class _Numbers(Interval):
-    """An interval that does not hold True and False."""
+    """An interval that excludes True and False."""
 
     def is_satisfied_by(self, val: Any) -> bool:
         return not isinstance(val, bool) and bool(super().is_satisfied_by(val))
@@ -159,7 +159,7 @@ def is_auto(value: Any) -> bool:
     return isinstance(value, str) and value == "auto"
 
 
-_MOST_LAYERS = 1000  # which take a second or two to make
+_MOST_LAYERS = 1000  # making so many takes a second or two
 
 
 def check_widths(value: Any) -> tuple[int, ...]:
@@ -190,10 +190,11 @@ _N_ROWS_SAMPLED = 1000  # for judging scales
 # Columns with a larger root mean square need far smaller weights than the usual initial ones.
 # Standardised columns have 1, pixels from 0 to 16 at most 13.
 _LARGE = 20.0
-# Shorter rows need far larger weights. Pixels that were divided by 255 twice have a length of 0.04.
+# Rows of a smaller length need far larger weights. Pixels that were divided by 255 twice have a
+# length of 0.04.
 _SHORT = 0.1
-# Rows of one length, up to the relative difference _SAME_LENGTH, have too small values below the
-# root mean square _SMALL. With few rows equal lengths may be chance.
+# Rows have one length if the relative difference is at most _SAME_LENGTH. Their values are too
+# small if the root mean square is below _SMALL. With few rows, equal lengths may be chance.
 _SMALL, _FEWEST_OF_ONE_LENGTH, _SAME_LENGTH = 0.2, 10, 1e-3
 # X and X_unlabelled may differ in scale by this factor.
 _LARGEST_RATIO = 3.0
@@ -257,7 +258,7 @@ def warn_if_scaled_otherwise(X: Any, unlabelled: Collection[Any]) -> None:
 
 
 def _as_numbers(X: np.ndarray, names: Any = None) -> np.ndarray:
-    """Objects or texts (n, n_features, ...) as float64; an error names the first other value."""
+    """Objects or texts (n, n_features, ...) as float64; an error names the first other one."""
     if X.dtype.kind not in "mM":
         with suppress(TypeError, ValueError, OverflowError):
             numbers = X.astype(np.float64)
@@ -274,7 +275,7 @@ def _as_numbers(X: np.ndarray, names: Any = None) -> np.ndarray:
 
 
 def _why_no_number(value: Any) -> ValueError | TypeError | None:
-    """Why a value is no finite number, as an error; None if it is one."""
+    """The error that says why a value is no finite number; None if it is one."""
     try:
         if isinstance(value, np.datetime64 | np.timedelta64) or not math.isfinite(float(value)):
             return ValueError("it is not finite, or it is a date or time")
@@ -311,7 +312,7 @@ def examples_checked(
     flat = not allow_nd or (X if hasattr(X, "ndim") else np.asarray(X)).ndim <= 2
     options |= {"reset": reset, "allow_nd": allow_nd, "ensure_2d": flat}
     try:
-        # Not "numeric": it looks at the types of columns, and not at what is in them.
+        # Not dtype="numeric", which judges columns by their types, not by their values.
         checked = validate_data(estimator, X, y, dtype=None, **options)
     except TypeError:
         if hasattr(X, "columns"):  # the columns may have no common type

@@ -40,7 +40,7 @@ class SkipConnection(nn.Module):
     def __init__(self, body: nn.Module, n_features: int, n_classes: int) -> None:
         super().__init__()
         self.body = body
-        # In single precision, as every trained module, and not in PyTorch's default.
+        # In single precision, as every trained module, whatever PyTorch's default type is.
         self.skip = nn.Linear(n_features, n_classes, bias=False, dtype=torch.float32)
         nn.init.zeros_(self.skip.weight)
 
@@ -60,12 +60,12 @@ def linear_head(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Weights (n_classes, n_units) and biases (n_classes,) of a logistic regression on H (n, ...).
 
-    A class without rows gets weights of 0, and as bias the smallest other bias minus log(n + 1).
+    A class without rows gets weights of 0. Its bias is the smallest other bias minus log(n + 1).
     """
     C = _C
     if len(y) < 4 * n_classes:
-        # scikit-learn would warn that labels with fewer than four rows a class look like numbers to
-        # predict. Each row four times with a quarter of C is the same problem.
+        # With fewer than four rows a class, scikit-learn would warn that y looks like the target of
+        # a regression. Repeating each row four times, with a quarter of C, is the same problem.
         H, y, C = np.repeat(H, 4, axis=0), np.repeat(y, 4), C / 4
         weights = None if weights is None else np.repeat(weights, 4)
     model = LogisticRegression(C=C, max_iter=_MAX_ITER).fit(H, y, sample_weight=weights)
@@ -83,8 +83,8 @@ def fit_head_(net: Net, head: str, rows: Rows, seed: int) -> None:
     y = rows.y.numpy()[drawn]
     if len(np.unique(y)) < 2:
         warn_user(
-            "the labelled rows are of one class, so the last layer is not fitted before all layers "
-            "are trained: pass rows of several classes to the first fit or partial_fit"
+            "all labelled rows are of one class, so the last layer is not fitted before training: "
+            "pass rows of several classes to fit, or to the first partial_fit"
         )
         return
     module = uncompiled(net.module_)
@@ -98,8 +98,9 @@ def fit_head_(net: Net, head: str, rows: Rows, seed: int) -> None:
         )
     if not all(np.isfinite(part).all() for part in inputs):
         raise ValueError("inputs of the last layer are not finite: X is too large; standardize X")
-    # So the penalty is the same for all scales. Hidden activations are divided by their own length,
-    # because their direction describes a row, and rows of the skip connection by the mean length.
+    # Inputs are scaled, so that the penalty does not depend on their scale. Each row of hidden
+    # activations is divided by its own length, because its direction describes the example. Rows of
+    # the skip connection are divided by their mean length.
     lengths = [np.linalg.norm(part, axis=1).mean() or 1.0 for part in inputs]
     hidden, *row = inputs
     scaled = [
@@ -117,7 +118,7 @@ def fit_head_(net: Net, head: str, rows: Rows, seed: int) -> None:
 
 
 def _inputs_of(net: Net, module: nn.Module, layers: list[Any], rows: Any) -> list[np.ndarray]:
-    """What each layer gets for all rows, in arrays (n, n_units)."""
+    """The inputs of each layer for all rows, in arrays (n, n_units)."""
     inputs: dict[nn.Module, list[np.ndarray]] = {layer: [] for layer in layers}
 
     def note(layer: nn.Module, args: Any, output: Any) -> None:
@@ -135,7 +136,7 @@ def _inputs_of(net: Net, module: nn.Module, layers: list[Any], rows: Any) -> lis
 
 
 def can_be_fitted(layer: nn.Module) -> bool:
-    """Whether weights of a linear layer can be set: not if it is frozen or, say, orthogonal."""
+    """Whether any weights of a linear layer can be set: not if it is frozen, or orthogonal."""
     if not all(parameter.requires_grad for parameter in layer.parameters()):
         return False
     parametrized = [name for name in ("weight", "bias") if is_parametrized(layer, name)]

@@ -16,7 +16,7 @@ from sklearn.utils.validation import _check_sample_weight, check_consistent_leng
 from .._base.environment import array_of
 from .._base.validation import add_error_context, check_argument, finite_array, numbers, warn_user
 
-# An initializer is meant for many rows. It warns if there are fewer than this, all with a label.
+# An initializer is meant for many rows. It warns if it gets fewer than this and all have a label.
 _FEW_ROWS = 100
 _PASS_ALL_ROWS = (
     "fit the initializer on all rows first; or use a classifier with warm_start_from=initializer, "
@@ -159,7 +159,7 @@ def accuracy(y: Any, predicted: np.ndarray, sample_weight: Any, unlabelled_label
 
 
 def validate_weights(sample_weight: Any, labelled: np.ndarray) -> np.ndarray | None:
-    """The caller's weights of labelled rows as float64, at least 0; None if there are none."""
+    """The caller's weights of labelled rows, checked, as float64; None if there are none."""
     if sample_weight is None:
         return None
     weights: np.ndarray = _check_sample_weight(sample_weight, labelled, dtype=np.float64)
@@ -187,10 +187,12 @@ def class_weights(
         check_argument(f"class_weight of {label!r}", weight, numbers())
     labels = classes.tolist()
     unknown = [label for label in class_weight if label not in labels]
-    # A fold may lack a class, so a dict may name a class that y lacks. This is an error only if the
-    # dict also lacks a class that y has: then the name is a mistake.
+    # A fold may lack a class, so the dict may name a class that y lacks. It is a wrong name only if
+    # the dict also lacks a class that y has.
     if unknown and (missing := [label for label in labels if label not in class_weight]):
-        raise ValueError(f"class_weight names {unknown} and not {missing}, but y has {labels}")
+        raise ValueError(
+            f"class_weight names {unknown}, which y lacks, and not {missing}; y has {labels}"
+        )
     return np.array([float(class_weight.get(label, 1.0)) for label in labels])
 
 

@@ -1,8 +1,8 @@
 """The skorch net behind a classifier: its rows, mini-batches, best epoch and training.
 
 On 50 to 400 labelled rows a step takes a few milliseconds, so the code around it decides the
-speed: one index operation takes a mini-batch, the optimizer is PyTorch's fused one, and of skorch's
-callbacks only those run whose results are used.
+speed. One index operation takes a mini-batch. The optimizer is PyTorch's fused one. Callbacks of
+skorch whose results nobody uses are switched off.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _EVALUATION_NUMBERS = 1 << 22
 
 _SMALLEST_FLOAT32 = torch.finfo(torch.float32).tiny
 
-# Keys of a batch's X where rows have weights.
+# Keys of a batch's X if rows have weights.
 _INPUTS, _WEIGHTS = "X", "sample_weight"
 
 
@@ -216,7 +216,7 @@ class RowLoader(DataLoader[Any]):
 
 
 class BestEpoch(EarlyStopping):
-    """Skorch's EarlyStopping, but training without validation rows is fine."""
+    """Skorch's EarlyStopping, which here allows training without validation rows."""
 
     def on_epoch_end(self, net: Any, **kwargs: Any) -> None:
         """Copy the parameters if they are the best so far."""
@@ -243,46 +243,46 @@ class Net(NeuralNetClassifier):
     """A skorch net with weights of rows in the loss; a training that fails changes nothing.
 
     `seed` seeds PyTorch's global generators during training, because modules, callbacks and loaders
-    of the caller may draw from them. None says that nothing draws from them. Then they are not
+    of the caller may draw from them. If nothing draws from them, pass None. Then they are not
     touched, so that several threads can train at a time.
     """
 
-    # After the last training: states of these generators, and what `_multiplications` counts.
+    # States of these generators after the last training. What `_multiplications` counts.
     generator_states_: Sequence[torch.Tensor] = ()
     n_multiplications_: float | None = None
 
     def __init__(self, *args: Any, seed: int | None = None, **kwargs: Any) -> None:
         self.seed = seed
-        # A step and a prediction set the mode of the module, so only one of them goes on at a time.
-        self._in_one_mode = threading.RLock()
+        # A step and a prediction set the mode of the module, so only one of them runs at a time.
+        self._mode_lock = threading.RLock()
         super().__init__(*args, **kwargs)
 
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = super().__getstate__()
-        del state["_in_one_mode"]  # cannot be pickled
+        del state["_mode_lock"]  # cannot be pickled
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        self._in_one_mode = threading.RLock()
+        self._mode_lock = threading.RLock()
 
     def train_step(self, batch: Any, **fit_params: Any) -> Any:
         """A step of the optimizer, in training mode."""
-        with self._in_one_mode:
+        with self._mode_lock:
             return super().train_step(batch, **fit_params)
 
     def validation_step(self, batch: Any, **fit_params: Any) -> Any:
         """The loss of a batch, in evaluation mode."""
-        with self._in_one_mode:
+        with self._mode_lock:
             return super().validation_step(batch, **fit_params)
 
     def evaluation_step(self, batch: Any, training: bool = False) -> Any:
         """Logits of a batch, in evaluation mode."""
-        with self._in_one_mode:
+        with self._mode_lock:
             return super().evaluation_step(batch, training)
 
     def notify(self, method_name: str, **kwargs: Any) -> None:
-        """Call the callbacks; one that ends training must not look like Ctrl-C."""
+        """Call the callbacks. If one ends training, this must not look like Ctrl-C."""
         try:
             super().notify(method_name, **kwargs)
         except KeyboardInterrupt as error:
@@ -340,7 +340,8 @@ class Net(NeuralNetClassifier):
             if name.startswith("callbacks__") and value is not None:
                 valid = one_of(dict(self.callbacks_))
                 check_argument(f"the callback in {name}", name.split("__")[1], valid)
-        # Batch normalization cannot pass a single last row, unless it has running statistics.
+        # Batch normalization cannot train on a single last row. It can predict one only if it has
+        # running statistics.
         batch_norms = [part for part in self.module_.modules() if isinstance(part, _BatchNorm)]
         if self.iterator_train is RowLoader:
             self.iterator_train__join_last = bool(batch_norms)
@@ -443,15 +444,14 @@ def build_net(
 ) -> Net:
     """An initialized net for Rows of `row_size` numbers.
 
-    The caller's `skorch_params` replace the defaults here. `params` and what is fixed here replace
-    both. `module_draws` says whether the module may draw random numbers in
-    training.
+    The caller's `skorch_params` replace ``defaults``. `params` and ``fixed`` replace both.
+    `module_draws`: whether the module may draw random numbers in training.
     """
     given = {name: value for name, value in skorch_params.items() if not is_auto(value)}
     defaults: dict[str, Any] = {
         "verbose": 0,
         "criterion": nn.CrossEntropyLoss,
-        # For any criterion, because modules return logits.
+        # The softmax, whatever the criterion is, because modules return logits.
         "predict_nonlinearity": partial(torch.softmax, dim=-1, dtype=torch.float32),
         "iterator_train": RowLoader,
         "iterator_train__shuffle": True,
@@ -477,7 +477,7 @@ def build_net(
         "optimizer": optimizer,
         "batch_size": batch_size,
         "device": device,
-        # Only parts of the caller draw from the global generators. Without them None is enough.
+        # Only parts of the caller draw from the global generators. Without them None suffices.
         "seed": seed if module_draws or skorch_params.keys() - {"verbose"} else None,
         **params,
     }
@@ -489,7 +489,7 @@ def build_net(
 def _multiplications(net: Net, rows: Rows) -> float:
     """Number of multiplications of a pass of a mini-batch; infinity if unknown."""
     module = uncompiled(net.module_)
-    if isinstance(module, MLP):  # only of the largest product
+    if isinstance(module, MLP):  # only the largest product counts
         return net.batch_size * max(parameter.numel() for parameter in module.parameters())
     # PyTorch does not count those of recurrent layers.
     is_recurrent = any(isinstance(part, nn.RNNBase) for part in module.modules())
@@ -499,6 +499,6 @@ def _multiplications(net: Net, rows: Rows) -> float:
     counter = FlopCounterMode(display=False)
     # If this pass fails, training fails too and reports it.
     with suppress(Exception), torch.no_grad(), isolated_pass(module), counter:
-        module, X = copy.deepcopy((module, X))  # a pass may change both
+        module, X = copy.deepcopy((module, X))  # because a pass may change both
         module(X)
     return counter.get_total_flops() / 2 or math.inf

@@ -49,8 +49,8 @@ def neighbor_graph(
         if not issparse(edges):
             raise TypeError(f"graph's fit_transform must give a sparse matrix: got {type(edges)}.")
         edges = csr_array(edges)
-        # Stored entries may be distances, not weights. A stored 0 is an edge too: the distance of
-        # equal rows.
+        # Stored entries may be distances, not weights. A stored 0 is an edge too: equal rows have
+        # the distance 0.
         ones = np.ones_like(edges.data)
         edges = _checked(csr_array((ones, edges.indices, edges.indptr), edges.shape), X.shape[0])
     return weighed_by_shared_neighbors(edges, shared_neighbor_power)
@@ -75,7 +75,7 @@ def _checked(graph: Any, n: int) -> csr_array:
     """The weights of a matrix (n, n) that are above 0 and not on its diagonal."""
     if graph.shape != (n, n):
         raise ValueError(f"graph must be of shape ({n}, {n}), for {n} rows of X: got {graph.shape}")
-    dtypes: Any = [np.float64, np.float32]  # other types become the first
+    dtypes: Any = [np.float64, np.float32]  # other types become float64
     with add_error_context("graph must hold finite numbers >= 0"):
         weights = check_array(graph, accept_sparse=True, dtype=dtypes, ensure_non_negative=True)
     edges = csr_array(weights).tocoo()

@@ -49,10 +49,9 @@ class Neighborhood:
 class NeighborSpreading(ClassifierMixin, BaseEstimator):
     """Label spreading (Zhou et al., 2004): F <- alpha S F + (1 - alpha) Y.
 
-    A row gets the mean of F over its nearest neighbours.
-
-    Unlike scikit-learn's, it searches neighbours once for all fits, weighs edges by shared
-    neighbours, and returns no NaN for rows that no label reaches.
+    A row to predict gets the mean of F over its nearest neighbours. Unlike LabelSpreading of
+    scikit-learn, this searches neighbours once for all fits, weighs edges by shared neighbours, and
+    returns no NaN for rows that no label reaches.
     """
 
     def __init__(self, neighborhood: Neighborhood, alpha: float = 0.99) -> None:

@@ -91,8 +91,8 @@ def exact(
 
 def approximate(points: np.ndarray, n_neighbors: int) -> np.ndarray:
     """Neighbours (n, n_neighbors) among points (n, c), by pynndescent."""
-    # It may warn that it finds too few neighbours for some rows. For these the search below is
-    # exact.
+    # pynndescent may warn that it finds too few neighbours for some rows. For these rows the exact
+    # search below is used.
     from pynndescent import NNDescent
 
     n_asked = min(n_neighbors + 1 + _SPARE, len(points))
@@ -120,12 +120,12 @@ def _without_self(nearest: np.ndarray, rows: np.ndarray, n_neighbors: int) -> np
 def _digests(X: np.ndarray) -> Iterator[bytes]:
     """A hash of 16 bytes for each row of X (n, ...), read by blocks; 0.0 and -0.0 are equal."""
     for block in gen_batches(len(X), _BLOCK):
-        for row in np.ascontiguousarray(X[block] + 0.0):  # which makes 0.0 of -0.0
+        for row in np.ascontiguousarray(X[block] + 0.0):  # turns -0.0 into 0.0
             yield blake2b(row.data, digest_size=16).digest()
 
 
 def count_distinct(X: np.ndarray, most: int) -> int:
-    """The number of different rows of X (n, ...), or `most` where there are more."""
+    """The number of different rows of X (n, ...), or `most` if there are more."""
     seen: set[bytes] = set()
     for digest in _digests(X):
         seen.add(digest)
@@ -152,7 +152,7 @@ def share_neighbors(neighbors: np.ndarray, kind: np.ndarray) -> np.ndarray:
     by_kind = np.argsort(kind, kind="stable").astype(np.int32)  # equal rows are side by side
     sizes = np.bincount(kind)
     first = np.cumsum(sizes) - sizes  # where each kind begins in `by_kind`
-    # A neighbour stands for all rows of its kind, and row i leads to the (i mod size)-th of them.
+    # A neighbour stands for all rows of its kind. Row i gets number i mod size of these as target.
     near_kinds, row = neighbors[kind], np.arange(kind.size)[:, None]
     shared = by_kind[first[near_kinds] + row % sizes[near_kinds]]
     if neighbors.shape[1] > 1:

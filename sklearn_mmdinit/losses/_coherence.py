@@ -1,6 +1,6 @@
 r"""Coherence, L_coh: predictions of a positive pair move together when the last layer is perturbed.
 
-The paper's loss treats each input alone: small perturbations of theta0 shall reach every
+The paper's loss treats each input alone: small perturbations of theta0 should reach every
 prediction. This term is not the paper's. It favours functions that change little between the two
 inputs of a positive pair, such as neighbours in the nearest-neighbour graph of the data, because
 the classes of real tasks change little there.
@@ -14,7 +14,7 @@ two inputs i and j are Gaussian with
 
 where s is the perturbation scale and d the number of classes. This is exact, because the last layer
 is linear in its weights: nothing is sampled, and s cancels in C. Without a bias there is no 1 / d.
-Fine-tuning follows the tangent kernel, and C is the last layer's share of it.
+Fine-tuning follows the neural tangent kernel, and C is the last layer's part of it.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _LEAST = 1e-6
 def logit_correlation(H: torch.Tensor, n_classes: int | None) -> torch.Tensor:
     """C, the correlation of a logit's changes at two inputs when the last layer is perturbed.
 
-    It is the same for every perturbation scale and for rotated activations. For activations scaled
-    up it tends to the cosine of their angle. For activations scaled down it tends to 1, because the
-    bias is then all that is perturbed.
+    It does not depend on the perturbation scale, and rotating the activations does not change it.
+    If activations are multiplied by a large factor, C is near the cosine of their angle. By a small
+    factor, C is near 1, because then only the perturbation of the bias counts.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def logit_correlation(H: torch.Tensor, n_classes: int | None) -> torch.Tensor:
 
 
 def _directions(H: torch.Tensor, n_classes: int | None) -> torch.Tensor:
-    """Scaled activations, with a column for the bias, as rows of length 1; their products are C."""
+    """Rows of length 1 whose products are C: scaled activations, with a column for the bias."""
     if H.ndim != 2 or not H.is_floating_point():
         shape = f"{H.dtype} of shape {tuple(H.shape)}"
         raise ValueError(f"H must be floats of shape (n_inputs, n_units), got {shape}")
@@ -107,8 +107,7 @@ def coherence(H: torch.Tensor, n_classes: int | None, separation: float = 2.0) -
         Last hidden activations of the first inputs of at least two positive pairs, then those of
         the second inputs in the same order.
     n_classes : int or None
-        As for :func:`logit_correlation`: outputs of the last layer; None where it has no bias that
-        is learned.
+        As for :func:`logit_correlation`: outputs of the last layer; None if it has no learned bias.
     separation : float, default=2.0
         The weight :math:`\rho` of the pairs that are not positive.
 
@@ -156,7 +155,7 @@ def coherence(H: torch.Tensor, n_classes: int | None, separation: float = 2.0) -
 
 
 def _sum_of_squares(G: torch.Tensor) -> torch.Tensor:
-    """Sum of the squared entries of G G'; G' G has the same sum, and the smaller one serves."""
+    """Sum of the squared entries of G G'. G' G has the same sum; the smaller one is computed."""
     rows = G if len(G) < G.shape[1] else G.mT
 
     def pieces_of(start: int, stop: int) -> list[Piece]:

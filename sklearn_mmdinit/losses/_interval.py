@@ -32,7 +32,7 @@ _MARGIN = 3  # grid nodes beyond either end, so that edge points have a centred 
 _N_NODES = 1024
 _STEP = 1.0 / (_N_NODES - 1 - 2 * _MARGIN)
 
-# Up to so many points all pairs take less time than the grid.
+# With at most this many points, the sum over all pairs takes less time than the grid.
 FEW_POINTS = 32
 
 # Below this median bandwidth the narrowest Gaussian spans too few nodes for an error of 1e-6.
@@ -147,7 +147,7 @@ def _within_by_pairs(p: torch.Tensor, gamma: torch.Tensor) -> Piece:
 def closed_form_mmd(p: torch.Tensor, gamma: torch.Tensor, *, on_grid: bool = True) -> torch.Tensor:
     """MMD (B,) of p (B, K) and the exact uniform law.
 
-    The grid needs the bandwidths of ``grid_is_exact``. ``on_grid=False`` serves any bandwidth.
+    The grid needs bandwidths for which ``grid_is_exact``. ``on_grid=False`` takes any bandwidth.
     """
     n_p = p.shape[1]
     within, n_numbers = (_within_on_grid, _N_NODES) if on_grid else (_within_by_pairs, n_p**2)

@@ -12,8 +12,8 @@ import torch
 from .._base.environment import in_single_precision
 from .._base.threads import run_on_threads
 
-# The bandwidths are these factors times the median distance, the paper's 2^i for i = -4..4. Any
-# number of them will do, if each is twice the one before.
+# The bandwidths are these factors times the median distance, the paper's 2^i for i = -4..4. There
+# may be any number of factors, if each is twice the one before.
 BANDWIDTH_FACTORS = tuple(2.0**i for i in range(-4, 5))
 
 # Identical predictions and samples have the median distance 0.
@@ -28,7 +28,7 @@ _PAIRS_AT_ONCE, _PAIRS_ON_GPU = 1 << 17, 1 << 23
 # as long.
 _SMALLEST_BASE = 1e-9
 
-# Values of some of the points, and the gradient of the sum of all values with respect to these.
+# Values of some points, and the gradient of the sum of all values with respect to these points.
 Piece = tuple[torch.Tensor, torch.Tensor]
 
 # The sum of an example's probabilities may differ from 1 by this, in float32 and half precision.
@@ -36,7 +36,7 @@ _ROUNDING, _HALF_ROUNDING = 1e-3, 2e-2
 
 
 def checked_predictions(predictions: torch.Tensor) -> torch.Tensor:
-    """Predictions P (K, B, d), in float32 where they are in half precision.
+    """Predictions P (K, B, d), in float32 if they are in half precision.
 
     Raises a ValueError if they have another shape or, on a CPU, are not probabilities. On a GPU the
     values are not checked, because reading them would wait for the GPU.
@@ -108,7 +108,7 @@ class _WithGradient(torch.autograd.Function):
         return gradient, None, None, None
 
 
-# The kernel stands in three functions, which have to change together. Tests compare them.
+# Three functions contain the kernel and must change together. Tests compare them.
 
 
 def kernel(squared: torch.Tensor, gamma: torch.Tensor) -> torch.Tensor:
@@ -163,12 +163,12 @@ def kernel_to_uniform(
 def combine_means(
     within_p: torch.Tensor, between: torch.Tensor, within_u: torch.Tensor, n_p: int, n_u: int | None
 ) -> torch.Tensor:
-    """MMD from the kernel's means over all pairs; n_u=None says that within_u is an expectation."""
+    """MMD from the kernel's means over all pairs; n_u is None if within_u is an expectation."""
     if n_u is not None:
-        within_u = _without_itself(within_u, n_u)
-    return _without_itself(within_p, n_p) - 2.0 * between + within_u
+        within_u = _without_self_pairs(within_u, n_u)
+    return _without_self_pairs(within_p, n_p) - 2.0 * between + within_u
 
 
-def _without_itself(mean: torch.Tensor, n: int) -> torch.Tensor:
-    """A mean over n^2 pairs less the n pairs of a point with itself, where each Gaussian is 1."""
+def _without_self_pairs(mean: torch.Tensor, n: int) -> torch.Tensor:
+    """Remove from a mean over n^2 pairs the n of a point with itself, where each Gaussian is 1."""
     return (n * mean - len(BANDWIDTH_FACTORS)) / (n - 1)

@@ -1,13 +1,13 @@
 r"""Uniformity, L_uni: predictions for each input spread over the simplex.
 
-The maximum mean discrepancy between the K predictions for an input and the uniform law,
+For each input, the maximum mean discrepancy between its K predictions and the uniform law is
 
 .. math:: MMD = E k(p, p') - 2 E k(p, u) + E k(u, u'),
-          \qquad k(a, b) = \sum_{i=-4}^{4} \exp\frac{-\|a - b\|^2}{2 (2^i \gamma)^2},
+          \qquad k(a, b) = \sum_{i=-4}^{4} \exp\frac{-\|a - b\|^2}{2 (2^i \gamma)^2}.
 
-with the median of all pairwise distances as :math:`\gamma`, for each input. The gradient takes it
-as a constant. Means within a set leave out the pairs of a point with itself (a U-statistic), so
-that 0 means "uniform".
+Here :math:`\gamma` is the median of all pairwise distances of that input. The gradient treats it as
+a constant. Means within a set leave out the pairs of a point with itself (a U-statistic), so that 0
+means "uniform".
 """
 
 from __future__ import annotations
@@ -88,8 +88,9 @@ def uniformity(P: torch.Tensor, U: torch.Tensor, *, closed_form: bool = False) -
 def _fastest_mmd(P: torch.Tensor, U: torch.Tensor, closed_form: bool) -> torch.Tensor:
     """MMD (B,) of predictions (B, K, d) and samples (M, d), by the fastest form that is exact.
 
-    All pairs serve any number of classes. Two classes also have a grid. It is faster if there are
-    many points, because its size does not depend on K, and exact if no bandwidth is small.
+    The sum over all pairs works for any number of classes. For two classes there is also a grid. It
+    is faster with many points, because its size does not depend on K. It is exact if no bandwidth
+    is small.
     """
     n_p, n_u = P.shape[1], len(U)
     if P.shape[2] == 2 and n_p + n_u > FEW_POINTS:
@@ -103,7 +104,7 @@ def _fastest_mmd(P: torch.Tensor, U: torch.Tensor, closed_form: bool) -> torch.T
     elif P.shape[2] == 2:
         P, U = P.double(), U.double()
     if closed_form:
-        # The median of all pairs: a small one is below the error of interval_median.
+        # Not interval_median, whose error may be larger than a small bandwidth.
         return closed_form_mmd(P[..., 0], median_bandwidth(P.detach(), U), on_grid=False)
     return mmd(P, U)
 
@@ -163,7 +164,7 @@ def _values_and_gradients(
     kernels, slopes = kernel_and_slope(squared, gamma[:, None])
     of_p = kernels[:, :n_of_p].view(shape).mean(dim=1)
     within, between = of_p[:, :n_p].mean(dim=1), of_p[:, n_p:].mean(dim=1)
-    # Each pair within U is there once, and no point is paired with itself.
+    # The list has each pair within U once, and no pair of a point with itself.
     values = combine_means(within, between, kernels[:, n_of_p:].mean(dim=1), n_p, None)
     # d k(p, q) / dp = 2 k'(|p - q|^2) (p - q); a pair within P counts twice.
     points = _with_samples(predictions, U)
@@ -179,7 +180,7 @@ def _squared_distances(
 ) -> Iterator[tuple[slice, torch.Tensor]]:
     """Groups of inputs from start to stop, with squared distances (b, K (K + M) + M (M - 1) / 2).
 
-    The first are those of each prediction (b, K, d) to all points, the others those within U.
+    First come the distances of each prediction (b, K, d) to all points, then those within U.
     """
     n_p = P.shape[1]
     within_u = torch.pdist(U).square_()
@@ -196,7 +197,7 @@ def _squared_distances(
 def _medians(squared: torch.Tensor, n_p: int, n_u: int) -> torch.Tensor:
     """Lower medians (b,) of the distances in rows of ``_squared_distances``."""
     n = n_p + n_u
-    # A pair within P stands in two places. One of them, and points with themselves, go to the end.
+    # Each pair within P occurs twice. One of the two, and each point with itself, become infinite.
     last = squared.new_full((n_p, n), math.inf).tril_().flatten()
     pairs = torch.cat([squared[:, : len(last)] + last, squared[:, len(last) :]], dim=1)
     rank = (n * (n - 1) // 2 - 1) // 2

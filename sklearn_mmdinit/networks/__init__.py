@@ -29,7 +29,7 @@ NUMBERED = (*TAPPED, *NORMALISATIONS)
 # Layers whose inputs are indices.
 EMBEDDINGS = (nn.Embedding, nn.EmbeddingBag)
 
-# Numbers in a chunk of networks on a GPU. There are many, because few large operations are faster.
+# Numbers in a chunk of networks on a GPU. Chunks are large, because few operations are faster.
 NUMBERS_ON_GPU = 1 << 27
 # At most this many numbers are kept for the backward pass. Further chunks are computed again there.
 NUMBERS_KEPT = 1 << 28
@@ -48,8 +48,8 @@ def chunks_of_networks(
 ) -> list[Callable[[], torch.Tensor]]:
     """A function for each chunk of K networks, which returns the chunk's logits.
 
-    ``logits(n, random)`` computes n networks. `n_numbers` are kept for the backward pass of all K.
-    `draws`: whether the module draws random numbers.
+    ``logits(n, random)`` computes n networks. Without chunks the backward pass of all K networks
+    would keep `n_numbers` numbers. `draws`: whether the module draws random numbers.
     """
     n_chunks = max(min(n_chunks, n_copies), 1)
     n_kept = int(NUMBERS_KEPT * n_chunks / max(n_numbers, 1))
@@ -84,15 +84,15 @@ def parameter_stds(module: nn.Module, scale: float) -> dict[str, Std]:
     Parameters that require no gradient are not perturbed, nor are scale and shift of
     normalisations. A parameter that several layers share is perturbed as in the first of them.
     """
-    laws: dict[int, Std | None] = {}
+    stds: dict[int, Std | None] = {}
     for layer in module.modules():
         for name, parameter in layer.named_parameters(recurse=False):
-            laws.setdefault(id(parameter), _law(layer, name, parameter, scale))
-    moving = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
-    return {name: law for name, p in moving if (law := laws[id(p)]) is not None}
+            stds.setdefault(id(parameter), _std(layer, name, parameter, scale))
+    learned = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
+    return {name: std for name, p in learned if (std := stds[id(p)]) is not None}
 
 
-def _law(layer: nn.Module, name: str, parameter: torch.Tensor, scale: float) -> Std | None:
+def _std(layer: nn.Module, name: str, parameter: torch.Tensor, scale: float) -> Std | None:
     """Standard deviation of one parameter's perturbation; None if it is not perturbed."""
     if isinstance(layer, NORMALISATIONS):
         return None

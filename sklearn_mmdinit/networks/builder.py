@@ -34,8 +34,8 @@ _ROWS_AT_A_TIME = 1024
 
 # Layers whose outputs are proportional to their weights and biases.
 _SCALING = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
-# Factors so extreme that any non-linearity or bound shows. Multiplication by a power of two is
-# exact.
+# Extreme factors, so that any other non-linearity or a bound shows. Multiplication by a power of
+# two is exact.
 _FACTORS = (2.0**12, 2.0**-12)
 
 
@@ -148,7 +148,7 @@ def as_examples(X: np.ndarray, integers: bool) -> torch.Tensor:
 
 
 def _with_casts(factory: ModuleFactory, X: Any) -> ModuleFactory:
-    """The factory; `casts` is set if the module passes X as it is, but not once it is float32."""
+    """The factory; `casts` is set if the module takes X as it is built, but not in float32."""
 
     def passes(module: nn.Module) -> bool:
         module.cpu().eval()
@@ -156,7 +156,7 @@ def _with_casts(factory: ModuleFactory, X: Any) -> ModuleFactory:
         try:
             with torch.no_grad(), isolated_pass(module):
                 module(examples)
-        except Exception:  # the pass that describes the module reports it
+        except Exception:  # a later pass raises this error again
             return False
         return True
 
@@ -209,7 +209,7 @@ def module_to_train(factory: ModuleFactory, X: Any) -> tuple[ModuleFactory, nn.M
 
 
 def _warn_if_drawn(factory: ModuleFactory, module: nn.Module) -> None:
-    """Warn if each module of a class draws other tensors, and these are not in theta0."""
+    """Warn if each new module of a class draws different tensors that theta0 does not hold."""
     kept = {} if isinstance(factory.module, nn.Module) else _not_in_theta0(module)
     if not kept:
         return
@@ -218,8 +218,8 @@ def _warn_if_drawn(factory: ModuleFactory, module: nn.Module) -> None:
     if drawn:
         warn_user(
             f"the module {type(module).__name__} draws tensors {drawn} that its state_dict lacks: "
-            "they are not part of theta0, and each new module has others; keep them by "
-            "register_buffer"
+            "they are not part of theta0, and each new module draws different ones; store them "
+            "with register_buffer"
         )
 
 

@@ -36,9 +36,9 @@ def functional_logits(
 ) -> torch.Tensor:
     """Logits (K, B, d) of K networks around a module on X (B, ...).
 
-    They are differentiable as often as the module is.
-    `n_activations`: how many numbers a pass computes for one example, which decides the size of a
-    chunk. `draws`: whether the module draws random numbers, as dropout does.
+    They are differentiable as often as the module is. `n_activations`: how many numbers a pass
+    computes for one example, which decides the size of a chunk. `draws`: whether the module draws
+    random numbers, as dropout does.
     """
     stds = parameter_stds(module, scale)
     parameters = {name: _in_default_layout(p) for name, p in module.named_parameters()}
@@ -46,19 +46,19 @@ def functional_logits(
     n_parameters = sum(parameters[name].numel() for name in stds)
     numbers = n_copies * (n_parameters + _ARRAYS_AN_ACTIVATION * len(X) * n_activations)
     most = _NUMBERS_A_CHUNK if X.device.type == "cpu" else NUMBERS_ON_GPU
-    places = _places(module)
+    first_names = _first_names(module)
 
     def network(eps: dict[str, torch.Tensor]) -> torch.Tensor:
         perturbed = parameters | {name: parameters[name] + noise for name, noise in eps.items()}
-        placed = {place: perturbed[name] for place, name in places.items()}
+        by_every_name = {name: perturbed[first] for name, first in first_names.items()}
         # Each network gets copies of the buffers, so that it does not change the module's.
         named = module.named_buffers(remove_duplicate=False)
         buffers = {name: buffer.clone() for name, buffer in named}
-        return functional_call(module, placed | buffers, (X.clone(),), tie_weights=False)
+        return functional_call(module, by_every_name | buffers, (X.clone(),), tie_weights=False)
 
     def logits(size: int, random: StepRandom) -> torch.Tensor:
         eps = {
-            name: _as(random.normal(size, *parameters[name].shape).mul_(std), parameters[name])
+            name: _cast(random.normal(size, *parameters[name].shape).mul_(std), parameters[name])
             for name, std in stds.items()
         }
         with plain_attention(), isolated(module):
@@ -78,12 +78,12 @@ def _in_default_layout(tensor: torch.Tensor) -> torch.Tensor:
     return tensor if tensor.stride() == default else tensor.reshape(-1).view(tensor.shape)
 
 
-def _as(noise: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
+def _cast(noise: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
     """Noise in the parameter's precision, if that is lower."""
     return noise.to(parameter.dtype) if parameter.itemsize < noise.itemsize else noise
 
 
-def _places(module: nn.Module) -> dict[str, str]:
+def _first_names(module: nn.Module) -> dict[str, str]:
     """A dict from every name of each parameter to its first name.
 
     A layer, and so its parameters, may have two names. ``functional_call(tie_weights=True)`` would

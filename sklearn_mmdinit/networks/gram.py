@@ -1,7 +1,7 @@
 r"""The gram sampler: outputs of perturbed networks, drawn without the perturbed weights.
 
 For the inputs H (B, n_in) of a linear layer in one network, :math:`\epsilon` adds noise to the
-pre-activations. Its columns are independent and each is N(0, C) with
+pre-activations. The columns of this noise are independent, and each is N(0, C) with
 
 .. math:: C = (s^2 / n_{in}) H H^T + (s^2 / n_{out}) 1 1^T = L L^T.
 
@@ -11,12 +11,12 @@ pass uses the most likely epsilon that gives the noise,
 the gradient is that of the functional sampler, averaged over all epsilon that give the same noise
 in every layer: it is unbiased, and its variance is not larger.
 
-In a layer with few inputs and many rows epsilon itself is drawn, because it has fewer entries than
-the noise, and C is singular.
+In a layer with few inputs and many rows the sampler draws epsilon itself, because epsilon has fewer
+entries than the noise, and C is singular.
 
-It extends the local reparameterisation of Kingma, Salimans & Welling (2015, arXiv 1506.02557),
-which draws every input on its own, by the matrix-normal conditioning of Louizos & Welling (2016,
-arXiv 1603.04733).
+The sampler extends the local reparameterisation of Kingma, Salimans & Welling (2015, arXiv
+1506.02557), which draws the noise of each input on its own. The extension is the matrix-normal
+conditioning of Louizos & Welling (2016, arXiv 1603.04733).
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def gram_logits(
         raise ValueError(f"X must be of shape {shape} for the first linear layer, got {H.shape}")
     L = None
     if not H.requires_grad:
-        # All networks have these inputs in common, and so the mean and the factor of the noise.
+        # All networks share these inputs, and therefore the mean and the factor of the noise.
         with torch.no_grad(), torch.autocast(H.device.type, enabled=False):
             L = noise_factor(H[None], *_stds(linear, scale))[0]
         H, after = linear(H), after[1:]
@@ -162,7 +162,7 @@ def _logits_of_chunk(
         H = H.expand(n_copies, *H.shape).flatten(0, 1)
     else:
         with torch.autocast(H.device.type, enabled=False):
-            H = _Shared.apply(H, L, random.normal(n_copies, *H.shape))
+            H = _NoiseOnSharedInputs.apply(H, L, random.normal(n_copies, *H.shape))
     is_new = L is not None  # a linear layer's output, which a ReLU may change in place
     for layer in layers:
         if isinstance(layer, nn.Linear):
@@ -199,11 +199,11 @@ def semidefinite_cholesky(C: torch.Tensor) -> torch.Tensor:
     C is singular when rows repeat, when a layer is dead on several rows, or when the batch is
     larger than the layer. Where the plain factorisation fails, a fraction of the diagonal is added.
     """
-    if C.device.type != "cpu":  # a look at which ones are singular would wait for the GPU
+    if C.device.type != "cpu":  # to know which ones are singular, Python would wait for the GPU
         return _regularised_cholesky(C)
     L, info = torch.linalg.cholesky_ex(C)
     floor = C.diagonal(dim1=-2, dim2=-1) * _PIVOT_TOLERANCE
-    # Where the factorisation failed, L is not a factor, whatever its diagonal.
+    # If the factorisation failed, L is not a factor, even if its diagonal is large.
     regular = (L.diagonal(dim1=-2, dim2=-1).square() > floor).all(dim=1) & (info == 0)
     if not bool(regular.all()):
         L[~regular] = _regularised_cholesky(C[~regular])
@@ -220,7 +220,7 @@ def _regularised_cholesky(C: torch.Tensor) -> torch.Tensor:
 
 
 def _refuse_second_derivative() -> None:
-    """Raise an error if a backward pass records a graph: it has no derivative of its own."""
+    """Raise an error if a backward pass records a graph: second derivatives are not supported."""
     if torch.is_grad_enabled():
         raise RuntimeError(
             "the gram sampler is differentiable once, and this backward pass has "
@@ -228,13 +228,13 @@ def _refuse_second_derivative() -> None:
         )
 
 
-class _Shared(torch.autograd.Function):
+class _NoiseOnSharedInputs(torch.autograd.Function):
     """Outputs m + L Z (K R, n_out) of K networks with the same inputs, and so the same m and L."""
 
     @staticmethod
     def forward(ctx: Any, mean: torch.Tensor, L: torch.Tensor, Z: torch.Tensor) -> torch.Tensor:
         ctx.shape = Z.shape
-        # A new tensor and no view: a ReLU in place would copy a view.
+        # A new tensor, not a view, because an in-place ReLU would copy a view.
         out = mean.new_empty(Z.shape[0] * Z.shape[1], Z.shape[2])
         if mean.dtype == L.dtype:
             torch.baddbmm(mean, L.expand(len(Z), -1, -1), Z.to(L.dtype), out=out.view(Z.shape))
@@ -325,7 +325,7 @@ class _GramLinear(torch.autograd.Function):
 
 
 def _normalised(norm: nn.BatchNorm1d, H: torch.Tensor, n_copies: int) -> torch.Tensor:
-    """Batch normalisation of H (K R, n): each copy by its own rows, as a network in training."""
+    """Batch normalisation of H (K R, n), each copy by its own rows, as in training mode."""
     grouped = H.unflatten(0, (n_copies, -1))
     variance, mean = torch.var_mean(grouped, dim=1, correction=0)
     factor, shift = factor_and_shift(norm, mean, variance)

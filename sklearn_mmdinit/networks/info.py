@@ -40,9 +40,9 @@ class ModuleInfo:
     why_functional: str = ""  # why the sampler is not "gram"
     by_vmap: bool = True  # False: one network after the other
     n_activations: int = 0  # values that a pass computes for one example
-    # The calls that return pre-activations: number of the call among those of layers in NUMBERED,
-    # and axis of examples in its output. The layer is in TAPPED and does not return the logits; if
-    # a normalisation follows it directly, the call is that of the normalisation.
+    # The calls that return pre-activations. Key: number of the call among those of layers in
+    # NUMBERED. Value: axis of examples in its output. These are calls of layers in TAPPED that do
+    # not return the logits. If a normalisation follows directly, it is the normalisation's call.
     taps: Mapping[int, int] = field(default_factory=dict)
     calls: tuple[str, ...] = ()  # names of the layers of TAPPED, in the order of all calls
     last_layer: str = ""  # the linear layer that returns the logits, or hidden_layer; "": none
@@ -80,7 +80,7 @@ def inspect_module(
     sampler: str = "auto",
     hidden_layer: str | None = None,
 ) -> ModuleInfo:
-    """Inspect a module by forward passes, in its mode, on some of the examples X (n, ...).
+    """Inspect a module by forward passes, in its current mode, on some examples of X (n, ...).
 
     The module and PyTorch's generators are unchanged afterwards. If no sampler can perturb the
     module, an error says why.
@@ -122,8 +122,8 @@ def inspect_module(
     by_vmap = _passes_by_vmap(module, X)
     if seen.idle:
         warn_user(
-            f"no forward pass of the module {name} uses its layers {seen.idle}: their weights are "
-            "not learned"
+            f"the forward pass of the module {name} does not use its layers {seen.idle}: their "
+            "weights are not learned"
         )
     return replace(info, sampler="functional", why_functional=why, by_vmap=by_vmap)
 
@@ -139,7 +139,7 @@ def inspect_logits(module: nn.Module, X: torch.Tensor) -> tuple[int, str]:
     with isolated_pass(module), _context_of_pass(module, X), watched:
         logits = module(X)
     check_logits(module, logits, X)
-    _warn_if_hidden(module, logits)
+    _warn_if_unregistered(module, logits)
     last = [name for name, output in outputs if output.ndim == 2 and _is_same(output, logits)]
     return logits.shape[1], last[-1] if last else ""
 
@@ -201,24 +201,24 @@ def _observe(module: nn.Module, X: torch.Tensor) -> _Observed:
     """Run a pass on X, and one with a row fewer."""
     names = {layer: name for name, layer in module.named_modules()}
     outputs: list[tuple[str, torch.Tensor]] = []
-    numbers: list[int] = []  # of the calls that returned these, or of normalisations after them
-    handed_on: Any = None  # the last pre-activation
+    numbers: list[int] = []  # number of each output's call, or of a normalisation right after it
+    last_tapped: Any = None  # the last pre-activation
     fewer: list[torch.Size] = []
     called: set[nn.Module] = set()
     n_calls = n_numbers = 0
 
     def note(layer: nn.Module, args: Any, output: Any) -> None:
-        nonlocal n_numbers, n_calls, handed_on
+        nonlocal n_numbers, n_calls, last_tapped
         called.add(layer)
         if isinstance(output, torch.Tensor):
             n_numbers += output.numel()
         if isinstance(layer, TAPPED):
             outputs.append((names[layer], output))
             numbers.append(n_calls)
-            handed_on = output
+            last_tapped = output
         # An activation in place hands on the same tensor, but raises its version.
-        elif isinstance(layer, NUMBERED) and args[0] is handed_on and not handed_on._version:
-            numbers[-1], handed_on = n_calls, output
+        elif isinstance(layer, NUMBERED) and args[0] is last_tapped and not last_tapped._version:
+            numbers[-1], last_tapped = n_calls, output
         n_calls += isinstance(layer, NUMBERED)
 
     with isolated_pass(module):
@@ -237,7 +237,7 @@ def _observe(module: nn.Module, X: torch.Tensor) -> _Observed:
         raise ValueError(
             f"the logits of {type(module).__name__} depend on no parameter that requires a gradient"
         )
-    _warn_if_hidden(module, logits)
+    _warn_if_unregistered(module, logits)
     calls = [
         _Call(name, number, _axis(output.shape, less, len(X)), _is_same(output, logits))
         for (name, output), number, less in zip(outputs, numbers, fewer, strict=False)
@@ -297,10 +297,10 @@ def _warn_if_probabilities(name: str, logits: torch.Tensor) -> None:
         warn_user(f"the module {name} returns probabilities; remove its softmax to return logits")
 
 
-def _warn_if_hidden(module: nn.Module, logits: torch.Tensor) -> None:
+def _warn_if_unregistered(module: nn.Module, logits: torch.Tensor) -> None:
     """Warn if logits depend on tensors that require a gradient but are not in ``parameters()``."""
     registered = {id(tensor) for tensor in (*module.parameters(), *module.buffers())}
-    hidden, nodes, seen = [], [logits.grad_fn], set()
+    unregistered, nodes, seen = [], [logits.grad_fn], set()
     while nodes:
         node = nodes.pop()
         if node is None or node in seen:
@@ -309,13 +309,13 @@ def _warn_if_hidden(module: nn.Module, logits: torch.Tensor) -> None:
         nodes += [before for before, _ in node.next_functions]
         leaf = getattr(node, "variable", None)
         if leaf is not None and id(leaf) not in registered:
-            hidden.append(tuple(leaf.shape))
-    if hidden:
+            unregistered.append(tuple(leaf.shape))
+    if unregistered:
         warn_user(
-            f"the logits of {type(module).__name__} depend on tensors of shapes {sorted(hidden)} "
-            "that the module does not register: they are neither learned nor part of theta0; keep "
-            "layers in an nn.ModuleList or nn.ModuleDict, and tensors in an nn.Parameter or "
-            "nn.ParameterList"
+            f"the logits of {type(module).__name__} depend on tensors of shapes "
+            f"{sorted(unregistered)} that the module does not register: they are neither learned "
+            "nor part of theta0; keep layers in an nn.ModuleList or nn.ModuleDict, and tensors in "
+            "an nn.Parameter or nn.ParameterList"
         )
 
 

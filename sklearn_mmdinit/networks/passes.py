@@ -225,8 +225,8 @@ def jacobian_norms(
             row_norms = _by_rows(norms, module, X, ROWS_OF_JACOBIANS)
         else:
             row_norms = _norms_of_rows(module, X, n_classes, taps, statistics)
-    # With separate heads a layer of one head does not affect the other classes. Their norms there
-    # become 1, which adds nothing to the loss.
+    # With separate heads a layer of one head does not affect the classes of the others. These norms
+    # become 1, so that they add nothing to the loss.
     affects = (row_norms.detach() > 1.001 * math.sqrt(_TINY)).any(dim=0)
     return torch.where(affects.any(dim=0) & ~affects, torch.ones_like(row_norms), row_norms)
 
@@ -259,7 +259,7 @@ def _norms_of_chain(
 def _output_and_pullback(
     layer: Any, H: torch.Tensor, statistics: Mapping[nn.Module, Sequence[Statistics]]
 ) -> tuple[torch.Tensor, _Pullback]:
-    """A layer's output on H, and what turns gradients (d, B, ...) at it into those at H."""
+    """A layer's output on H, and the map of gradients (d, B, ...) from its output to H."""
     if type(layer) is nn.Linear:
         return layer(H), partial(torch.matmul, other=layer.weight)
     if isinstance(layer, _BatchNorm):
@@ -274,9 +274,9 @@ def _output_and_pullback(
     differentiable = torch.is_grad_enabled()
     with torch.enable_grad():
         inputs = H if differentiable and H.requires_grad else H.detach().requires_grad_()
-        copy = inputs.clone()  # it may work in place
+        copy = inputs.clone()  # the layer may work in place
         output = layer(copy)
-        if output is copy and not copy._version:  # it changes nothing
+        if output is copy and not copy._version:  # the layer changes nothing
             return H, lambda slopes: slopes
         (factor,) = torch.autograd.grad(output.sum(), inputs, create_graph=differentiable)
     return output if differentiable else output.detach(), partial(torch.mul, other=factor)
@@ -292,7 +292,7 @@ def _norms_of_rows(
     """Norms (B, d, L) for a module that is not a chain, by autograd through its own pass."""
     differentiable = torch.is_grad_enabled()
     with torch.enable_grad():
-        # Each row passes once for each class: one backward pass then gives all gradients.
+        # Rows are repeated for each class, so that one backward pass gives all gradients.
         rows = X.repeat(n_classes, *[1] * (X.ndim - 1))
         if rows.is_floating_point() and not rows.requires_grad:
             rows.requires_grad_()
@@ -323,8 +323,8 @@ def _norms_of_rows(
             ]
     if not squares:
         raise ValueError(
-            f"the logits of {type(module).__name__} depend on no input of floats and on no known "
-            "layer before the last one, so there is no Jacobian for the detachment term; set "
+            f"the logits of {type(module).__name__} depend neither on an input of floats nor on a "
+            "known layer before the last one, so there is no Jacobian for the detachment term; set "
             "detachment_weight=0"
         )
     return torch.stack(squares, dim=-1).add(_TINY).sqrt().transpose(0, 1)

@@ -10,13 +10,13 @@ from typing import Any
 from .._base.validation import check_fits_in_memory, is_auto
 from ..networks.passes import ROWS_OF_JACOBIANS
 
-# Values of "auto": the paper's, and for coherence those found by benchmarks/coherence.py. It used
-# other tasks than the report.
+# Values of "auto": the paper's, and for coherence those found by benchmarks/coherence.py. That
+# benchmark uses other tasks than the report.
 _PAPER = {"n_perturbations": 256, "learning_rate_init": 2e-4, "max_iter": 5}
 _COHERENT = {"n_perturbations": 32, "learning_rate_init": 4e-3}
-# With coherence there are at least n_samples / 20 steps; this minimum is itself between 225 and
-# 3,000. There are at most 1,500 steps, or the minimum if that is larger.
-_ROWS_FOR_EACH_STEP, _FEWEST_STEPS, _MOST_STEPS, _MOST_BY_LEVEL = 20, 225, 3000, 1500
+# With coherence the minimum is n_samples / 20 steps, but not below 225 or above 3,000. The maximum
+# is 1,500 steps, or the minimum if that is larger.
+_ROWS_FOR_EACH_STEP, _SMALLEST_MINIMUM, _LARGEST_MINIMUM, _MAXIMUM = 20, 225, 3000, 1500
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Config:
     n_classes: int  # the paper's d
     learning_rate_init: float  # of Adam, before it falls
     batch_size: int  # rows of a step for the paper's terms
-    max_iter: int  # epochs over the rows; the most if L_coh decides
+    max_iter: int  # epochs over the rows; an upper limit if L_coh decides
     window: int  # steps over which the loss is averaged
     n_perturbations: int = 2  # the paper's K, and its M
     perturbation_scale: float = 0.0  # the paper's s
@@ -110,8 +110,8 @@ def resolve(
         size = min(size, n_walks)
         defaults = _COHERENT | {"max_iter": 0}
         if is_auto(parameters["max_iter"]):
-            fewest = min(max(n_rows // _ROWS_FOR_EACH_STEP, _FEWEST_STEPS), _MOST_STEPS)
-            most = max(fewest, _MOST_BY_LEVEL)
+            fewest = min(max(n_rows // _ROWS_FOR_EACH_STEP, _SMALLEST_MINIMUM), _LARGEST_MINIMUM)
+            most = max(fewest, _MAXIMUM)
             defaults["max_iter"] = math.ceil(most / (n_rows // n_walks))
     chosen = {
         name: default if is_auto(parameters[name]) else parameters[name]

@@ -33,8 +33,8 @@ class Recorded:
     """A step that is launched operation by operation at first, and then as one CUDA graph.
 
     `step` takes a mini-batch and the source of its draws, and returns a tensor. It must do the same
-    operations each time. It is recorded if it never waits for the device and computes nothing on
-    the host: a recording would leave that out.
+    operations each time. It is recorded only if it never waits for the device and computes nothing
+    on the host, because a recording leaves out such work.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Recorded:
         self._graph: torch.cuda.CUDAGraph | None = None
 
     def __call__(self, batch: torch.Tensor, number: int) -> torch.Tensor:
-        """Take a step by its number; the tensor that it returns is overwritten by the next one."""
+        """Take the step of this number. The next step overwrites the tensor that it returns."""
         current = torch.cuda.current_stream(batch.device)
         self._stream.wait_stream(current)
         with torch.cuda.stream(self._stream):
@@ -100,9 +100,9 @@ class Recorded:
             with torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local"):
                 self._result = self._step(self._batch, self._random)
         except Exception:
-            # The step cannot be recorded: memory may not suffice, or it restores a generator's
-            # state. If the step itself is wrong, the next ordinary step raises. The old generators
-            # may still be registered with the recording, so new ones replace them.
+            # The step cannot be recorded: memory may not suffice, or the step restores a
+            # generator's state. If the step itself is wrong, the next one raises an error. The old
+            # generators may still belong to the failed recording, so new ones replace them.
             self._random = StepRandom(self._random.seed, self._random.device)
         else:
             self._graph = graph

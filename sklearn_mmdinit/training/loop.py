@@ -30,7 +30,7 @@ from .minibatches import RowBatches
 from .schedule import CONSTANT_SHARE, SPAN, planned_steps, rate_factor
 from .streams import StreamBatches
 
-# What Adam keeps of a parameter beside its number of steps.
+# What Adam keeps for each parameter, besides the number of steps.
 _MOMENTS = ("exp_avg", "exp_avg_sq")
 # With at least this many steps, recording them as a CUDA graph saves more time than it takes.
 _WORTH_RECORDING = 16
@@ -47,9 +47,8 @@ class State:
     step: int = 0
     # The step at which Adam began; above 0 if training went back to the best window.
     moments_since: int = 0
-    # Epochs begun, and steps of the last one; 0 where it has ended.
-    n_epochs: int = 0
-    steps_in_epoch: int = 0
+    n_epochs: int = 0  # epochs begun
+    steps_in_epoch: int = 0  # steps of the last of them; 0 if it has ended
     # max_iter at the first epoch: the number of epochs of the learning rate schedule.
     n_planned: int = 1
     # Mean of L_coh over each span of steps; sum and number of steps of the unfinished span.
@@ -65,11 +64,11 @@ class State:
     best_loss: float = math.inf
 
     def copied(self) -> State:
-        """A copy, which does not change when training goes on with the original."""
+        """A copy that does not change when training goes on with the original."""
         return replace(self, history=list(self.history), levels=list(self.levels))
 
     def records(self, names: tuple[str, ...]) -> list[dict[str, float]]:
-        """A record for each window that ended; if none has, one of the steps so far."""
+        """A record of each window that has ended; if none has, one record of all steps so far."""
         if self.history or self.window_sum is None:
             return [dict(record) for record in self.history]
         means = (self.window_sum / self.window_steps).tolist()
@@ -87,12 +86,12 @@ class State:
         return self.n_planned * steps_an_epoch
 
     def levels_before_the_fall(self, config: Config, steps_an_epoch: int) -> list[float]:
-        """Means of L_coh over spans of a constant learning rate; none before the rate falls."""
+        """Means of L_coh over the spans before the rate fell; empty if it has not fallen yet."""
         n_constant = int(CONSTANT_SHARE * self.n_steps_planned(config, steps_an_epoch))
         return self.levels[: n_constant // SPAN] if self.step >= n_constant else []
 
     def result(self, config: Config) -> Theta0:
-        """The parameters of the best window; with coherence, or before a window ended, the last."""
+        """Theta0 after the best window; with coherence, or if no window has ended, the last one."""
         return self.current if self.best is None or config.coherence else self.best
 
 
@@ -144,9 +143,9 @@ def train(
 ) -> State:
     """Train until epoch `last_epoch` ends, or if it is None, until L_coh has stopped falling.
 
-    Changes the state in place. Training up to an epoch and then up to another equals one training
-    up to the other, bit for bit, also from within an epoch. `keep` gets a copy of the state at the
-    end of a window or an epoch. If the loss or the weights are not finite, training stops and goes
+    Changes the state in place. Training that stops and goes on equals uninterrupted training, bit
+    for bit, even if it stops inside an epoch. `keep` gets a copy of the state at the end of each
+    window and epoch. If the loss or the weights are not finite, training stops and goes
     back to the best window, with a ConvergenceWarning; before the first window has ended, a
     ValueError is raised.
     """
@@ -177,7 +176,7 @@ def train(
         if keep is not None:
             keep(state.copied())
 
-    # Sums are looked at where a window, a span of L_coh, an epoch or the training ends.
+    # Python reads the sums when a window, a span of L_coh, an epoch or the training ends.
     periods = (config.window, SPAN) if config.coherence else (config.window,)
     mini_batches = _mini_batches(batches, state, device)
     threads = training_threads(network, info, config.rows_in_flight, device)
@@ -204,7 +203,7 @@ def train(
                     break
             n = state.step - before
             totals = sums.cpu().numpy().astype(np.float64)
-            # A gradient can be NaN although the loss is finite. One check a portion is enough.
+            # A gradient can be NaN although the loss is finite. One check for n steps is enough.
             if not (np.isfinite(totals[0]) and learned_is_finite(network)):
                 return _fall_back(state, config, n)
             state.window_steps += n
@@ -226,7 +225,7 @@ def train(
 def _mini_batches(
     batches: RowBatches | StreamBatches, state: State, device: torch.device
 ) -> Iterator[tuple[torch.Tensor, bool]]:
-    """Mini-batches from the state on, each with whether an epoch ends with it; without an end."""
+    """Endless mini-batches from the state on, each with whether it is the last of its epoch."""
     while True:
         if state.steps_in_epoch == 0:
             state.n_epochs += 1
@@ -242,7 +241,7 @@ def mean_loss(
     first_step: int,
     device: torch.device,
 ) -> float:
-    """The mean loss at theta0 over the rows in their order, with the draws from `first_step` on."""
+    """The mean loss at theta0 over the rows in their order; step numbers begin at `first_step`."""
     network, info = builder.network_at(theta0, device), builder.info
     n_steps, total = batches.steps_an_epoch, 0.0
     order = np.arange(n_steps * batches.size).reshape(n_steps, batches.size)
@@ -286,7 +285,7 @@ def _close_window(
 
 
 def _fall_back(state: State, config: Config, n_steps: int) -> State:
-    """Go back to the best window, or raise where there is none."""
+    """Go back to the best window, or raise an error if there is none."""
     message = (
         f"the loss or the weights are not finite between steps {state.step - n_steps} and "
         f"{state.step}, and pre-training stops there; try a smaller learning_rate_init than "

@@ -54,7 +54,7 @@ class RowBatches:
     """Mini-batches of an array's rows, each at most once an epoch; a memory map is not copied."""
 
     X: np.ndarray
-    size: int  # rows of an epoch that a step takes
+    size: int  # rows of a step, without the second rows of pairs
     seed: int  # of the order of the rows
     as_examples: Callable[[np.ndarray], torch.Tensor]  # turns rows into a tensor
     pairs: PositivePairs | None = None  # doubles each mini-batch
@@ -67,8 +67,8 @@ class RowBatches:
     @property
     def most_steps_at_a_time(self) -> int:
         """Mini-batches that are gathered at once."""
-        # For each row: its values and those of the other row of its pair, or the draws of its walk
-        # if these are more.
+        # For each row of a step: the values of both rows of its pair, or the draws of its walk if
+        # there are more of these.
         numbers = max(2 * self.X[0].size, self.pairs.mean_length if self.pairs else 1)
         return min(max(int(_NUMBERS_AT_A_TIME / (self.size * numbers)), 1), _STEPS_AT_A_TIME)
 
@@ -99,7 +99,7 @@ class RowBatches:
     def epoch(
         self, number: int, first: int, first_step: int, device: torch.device
     ) -> Iterator[tuple[torch.Tensor, bool]]:
-        """Mini-batches (B, ...) of an epoch but its `first` ones; each with whether it is last."""
+        """Mini-batches (B, ...) of an epoch after the `first` ones; whether each is the last."""
         mini_batches = self.mini_batches(self.order(number)[first:], first_step, device)
         for n_steps, batch in enumerate(mini_batches, first + 1):
             yield batch, n_steps == self.steps_an_epoch
@@ -122,9 +122,10 @@ def augmented_on_device(
 ) -> torch.Tensor:
     """Augmented pairs (2 B, ...), on their device; raises a ValueError as :func:`augmented` does.
 
-    The first inputs of all pairs are one call, the second inputs another. So a transform that draws
-    once a call changes the two inputs of a pair differently. On a GPU NaN and infinity are errors
-    only if `looks`, because reading values would wait for the GPU.
+    The augmentation gets the first inputs of all pairs in one call, and the second inputs in
+    another. So even a transform that draws once in a call changes the two inputs of a pair
+    differently. On a GPU NaN and infinity are errors only if `looks`, because reading values waits
+    for the GPU.
     """
     name = shortened(f"augmentation={augmentation!r}")
     draws = seeded_for_user_code(augmentation_seed(seed, step), batch.device)

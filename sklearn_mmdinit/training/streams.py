@@ -32,7 +32,8 @@ Views = tuple[torch.Tensor, ...]
 class Passes:
     """Passes over a loader, whose draws follow from the seed.
 
-    The constructor begins the first pass and keeps what it reads, until ``of(0)`` goes on with it.
+    The constructor begins the first pass and keeps the mini-batches that it reads. ``of(0)``
+    returns these first, and goes on with the pass.
     """
 
     def __init__(self, loader: DataLoader[Any], name: str, seed: int) -> None:
@@ -140,7 +141,7 @@ class StreamBatches:
     integers: bool  # whether the module takes integers
     seed: int  # of the augmentation
     augmentation: Augmentation | None = None
-    # Exact when a pass reaches its last mini-batch. Before that an estimate.
+    # An estimate until the first pass reaches its last mini-batch. Then exact.
     steps_an_epoch: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -151,7 +152,7 @@ class StreamBatches:
     def epoch(
         self, number: int, first: int, first_step: int, device: torch.device
     ) -> Iterator[tuple[torch.Tensor, bool]]:
-        """Mini-batches (B, ...) of an epoch but its `first` ones; each with whether it is last.
+        """Mini-batches (B, ...) of an epoch after the `first` ones; whether each is the last.
 
         A mini-batch of pairs has all first views, then all second views.
         """
@@ -166,7 +167,7 @@ class StreamBatches:
                 f"data={self.passes.name} gave {index + 1} mini-batches of {self.size} examples in "
                 f"epoch {number + 1}, which needs more than {first}: each epoch is a new pass, and "
                 "an iterator ends after one. Let __iter__ of the IterableDataset begin anew, as a "
-                "function with yield does, or pass max_iter=1"
+                "generator function does, or pass max_iter=1"
             )
 
     def _split(self, number: int) -> Iterator[Views]:
