@@ -57,7 +57,7 @@ def perturbed(theta0: Theta0, noise: np.ndarray, perturbation_scale: float) -> T
     """Theta0 plus a perturbation of the paper's standard deviations.
 
     ``noise`` (m,) is standard normal, one number a parameter, in the order of the arrays, which
-    ``perturbation_std`` has too where there is no batch normalisation.
+    ``perturbation_std`` has too where there is no batch normalization.
     """
     epsilon = noise * perturbation_std(theta0.architecture, perturbation_scale)
     ends = np.cumsum([array.size for array in theta0.arrays.values()])

@@ -73,7 +73,7 @@ RUNS = (
         "five hours and more on 2 cores", MAIN, ("accuracy", "task_std"),
         how=f"{IN_PARTS}; the first run with `--rivals` as well"),
     Run("mnist-batch-norm.json",
-        "The paper's objective with batch normalisation, which the paper lacks: one pass, K = 64",
+        "The paper's objective with batch normalization, which the paper lacks: one pass, K = 64",
         f"{TASKS} --epochs 1 --n-perturbations 64 --n-labels 5 20 {PAIR} xavier/fcn+bn/ours "
         "xavier/fcn+bn/scratch", "half an hour on 2 cores", MAIN, ("gain",), how=IN_PARTS),
     Run("mnist-balanced.json", "From scratch with exactly N labelled images of each digit",

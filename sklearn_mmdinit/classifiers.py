@@ -361,7 +361,7 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
     ) -> factories.ModuleFactory:
         """The factory of the network; `source` gives its module if `module` is None."""
         keywords, n_features = factories.keywords_of(vars(self)), math.prod(shape)
-        factories.check_source(self.module, keywords)
+        factories.check_module(self.module, keywords)
         if self.module is not None:
             keywords = factories.with_sizes(self.module, keywords, n_features, n_classes)
             return factories.ModuleFactory(self.module, keywords, seed)

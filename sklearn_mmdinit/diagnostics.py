@@ -198,7 +198,7 @@ def dead_neuron_ratio(
         raise ValueError(f"dead neurons are counted in layers of nn.ReLU, and {name} has none")
     if min(batch_size, len(probe.X)) < 2 and batch_norms(probe.network):
         sizes = f"{batch_size=} and {len(probe.X)} rows"
-        raise ValueError(f"batch normalisation needs at least 2 rows a mini-batch, got {sizes}")
+        raise ValueError(f"batch normalization needs at least 2 rows a mini-batch, got {sizes}")
     ratios: list[float] = []
 
     def count(layer: nn.Module, args: Any, output: torch.Tensor) -> None:
@@ -378,7 +378,7 @@ def neighbor_agreement(
     Parameters
     ----------
     X : array-like of shape (n_samples, n_features)
-        Labelled and unlabelled rows; standardise them.
+        Labelled and unlabelled rows; standardize them.
     y : array-like of shape (n_samples,)
         Labels, at least two of each of two classes.
     unlabelled_label : int, float, str or None, default=-1

@@ -44,7 +44,7 @@ from .training.checkpoint import Checkpointer
 from .training.loop import State, mean_loss, train
 from .training.minibatches import PositivePairs, RowBatches
 from .training.schedule import SPAN, is_still_falling
-from .training.streams import UNKNOWN, Passes, StreamBatches
+from .training.streams import UNKNOWN, LoaderEpochs, StreamBatches
 from .warm_start import attach_theta0
 
 __all__ = ["MMDInitializer"]
@@ -197,13 +197,13 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         number of values of an example, if it has this argument without a default. X may have any
         shape that the network takes. The network is converted to single precision, unless its
         ``forward`` casts X to a type of its own. Parameters that require no gradient do not
-        change. A normalisation layer in evaluation mode does not change either, if the module
+        change. A normalization layer in evaluation mode does not change either, if the module
         itself is in training mode. With a module, parameters that describe a perceptron must keep
         their defaults.
     activation : {"relu", "tanh", "gelu"}, default="relu"
         Non-linearity of the hidden layers.
     batch_norm : bool, default=False
-        Batch normalisation before each activation. Each perturbed network uses the mean and
+        Batch normalization before each activation. Each perturbed network uses the mean and
         variance of its own activations. Scale and shift are learned but not perturbed.
     output : {"passthrough", "hidden"}, default="passthrough"
         What ``transform`` returns: X itself, which carries theta0, or the last hidden activations.
@@ -243,7 +243,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
     gain : float or "auto", default="auto"
         Factor of each hidden layer's weights after training. The last layer's weights are divided
         by the product, so that the network computes the same function. This needs layers whose
-        outputs scale with their inputs, as linear layers with ReLU and without normalisation do.
+        outputs scale with their inputs, as linear layers with ReLU and without normalization do.
         For other networks only 1 and "auto" are valid. "auto" without coherence: 1. "auto" with
         coherence: chosen such that the first step of fine-tuning can move a logit by 0.75.
     init : {"xavier", "he"}, default="xavier"
@@ -471,7 +471,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
                 f"one of {names} must be above 0 if coherence is None, got 0 for all: there is no "
                 "loss; raise one of them, or pass coherence='auto'"
             )
-        factories.check_source(self.module, factories.keywords_of(vars(self)))
+        factories.check_module(self.module, factories.keywords_of(vars(self)))
         if self.module is None and self.hidden_layer is not None:
             name = f"hidden_layer={self.hidden_layer!r}"
             raise ValueError(
@@ -499,7 +499,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Unlabelled rows, at least two, best standardised. A NumPy memory map larger than memory
+            Unlabelled rows, at least two, best standardized. A NumPy memory map larger than memory
             is read in parts. A module may take rows of another shape.
         y : array-like of shape (n_samples,), default=None
             Labels. Only the number of classes is used, and only if ``n_classes`` is "auto".
@@ -522,12 +522,12 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
 
     @own_settings()
     @checks.all_or_nothing
-    def _fit(self, X: Any, y: Any = None, passes: Passes | None = None) -> Self:
-        """Learn theta0 from rows X, or from passes over a loader, whose first rows are X."""
+    def _fit(self, X: Any, y: Any = None, epochs: LoaderEpochs | None = None) -> Self:
+        """Learn theta0 from rows X, or from epochs of a loader, whose first rows are X."""
         X = self._validated(X, reset=self._learned() is None)
         labels.warn_if_few(X, y)
         coherence = coherence_of(self.coherence, X)
-        config, fresh = self._begin(X, y, coherence, len(X) if passes is None else passes.n_rows)
+        config, fresh = self._begin(X, y, coherence, len(X) if epochs is None else epochs.n_rows)
         path = None if self.checkpoint is None else Path(self.checkpoint)
         settings = {} if path is None else self._settings(X, coherence, config, fresh)
         checkpointer = Checkpointer(path, settings, config.term_names)
@@ -538,7 +538,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
             # A checkpoint may hold all epochs. With max_iter=0 nothing is trained, but the graph is
             # built, so that its errors are raised.
             if last_epoch != state.n_ended or not config.max_iter:
-                self._train(X, coherence, config, state, last_epoch, passes, checkpointer)
+                self._train(X, coherence, config, state, last_epoch, epochs, checkpointer)
             checkpointer.write_at_end()
         except KeyboardInterrupt:
             checkpointer.write_at_end()
@@ -548,7 +548,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
             state = last
             done = f"fitted up to step {state.step}; partial_fit goes on from there"
             warn_user(f"interrupted: {done}", ConvergenceWarning)
-        return self._store(X, config, state, len(X) if passes is None else passes.n_rows)
+        return self._store(X, config, state, len(X) if epochs is None else epochs.n_rows)
 
     @own_settings()
     @checks.all_or_nothing
@@ -701,17 +701,17 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         config: Config,
         state: State,
         last_epoch: int | None,
-        passes: Passes | None = None,
+        epochs: LoaderEpochs | None = None,
         keep: Checkpointer | None = None,
     ) -> None:
         """Train up to the end of epoch `last_epoch`; if None, until L_coh has stopped falling."""
         batches: RowBatches | StreamBatches
-        if passes is None:
+        if epochs is None:
             batches = self._row_batches(X, coherence, config, state.seed)
         else:
             augmentation = coherence.augmentation if coherence else None
             integers = self._builder.takes_integers
-            batches = StreamBatches(passes, config, integers, state.seed, augmentation)
+            batches = StreamBatches(epochs, config, integers, state.seed, augmentation)
         device = torch_device(self.device)
         train(self._builder, batches, config, state, last_epoch, device, self.verbose, keep)
 
@@ -802,7 +802,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         if self.history_ and loss > _DIVERGED * max(state.first_loss, 1.0):
             warn_user(
                 f"the loss is {loss:.3g} at the end and began at {state.first_loss:.3g}; try a "
-                f"smaller learning_rate_init than {config.learning_rate_init}, or standardise X",
+                f"smaller learning_rate_init than {config.learning_rate_init}, or standardize X",
                 ConvergenceWarning,
             )
         return self
@@ -829,7 +829,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
             warn_user(
                 f"theta0 hardly distinguishes rows: the mean squared correlation of their "
                 f"predictions is {together:.2f}, and 1 means that all predictions move together; "
-                "standardise X, take a network without global average pooling, or set a larger "
+                "standardize X, take a network without global average pooling, or set a larger "
                 "coherence__separation",
                 ConvergenceWarning,
             )
@@ -886,7 +886,7 @@ def _check_gain(gain: Any, chain: tuple[str, ...]) -> None:
     if not chain and gain != 1:
         raise ValueError(
             f"{gain=} would change the function of this network: each of its layers must scale its "
-            "output with its input, as ReLU without normalisation does; use gain=1"
+            "output with its input, as ReLU without normalization does; use gain=1"
         )
     n_hidden = max(len(chain) - 1, 1)
     if n_hidden * abs(math.log(gain)) > -math.log(_TINY):

@@ -16,7 +16,7 @@ from ._base.validation import check_argument, check_fits_in_memory
 from .coherence import Coherence, brings_edges, coherence_of
 from .initializer import MMDInitializer
 from .theta0 import put_arrays_
-from .training.streams import UNKNOWN, Passes, rows_of
+from .training.streams import UNKNOWN, LoaderEpochs, rows_of
 
 __all__ = ["mmd_init_"]
 
@@ -35,7 +35,7 @@ def mmd_init_(module: nn.Module, data: Any, **params: Any) -> list[dict[str, flo
     ----------
     module : nn.Module
         Returns logits (n, n_classes). Parameters that require no gradient do not change. Running
-        statistics of normalisations become those of the data. A normalisation in evaluation mode
+        statistics of normalizations become those of the data. A normalization in evaluation mode
         does not change if the module itself is in training mode. A module on a GPU is trained
         there.
     data : array-like, Tensor, Dataset or DataLoader
@@ -112,8 +112,8 @@ def mmd_init_(module: nn.Module, data: Any, **params: Any) -> list[dict[str, flo
         )
     if isinstance(data, Dataset | DataLoader):
         initializer._check_params()  # errors come before a long reading
-        rows, passes = _read_or_streamed(data, initializer)
-        initializer._fit(rows, passes=passes)
+        rows, epochs = _read_or_streamed(data, initializer)
+        initializer._fit(rows, epochs=epochs)
     else:
         initializer.fit(data)
     put_arrays_(uncompiled(module), initializer.theta0_.arrays)
@@ -122,8 +122,8 @@ def mmd_init_(module: nn.Module, data: Any, **params: Any) -> list[dict[str, flo
 
 def _read_or_streamed(
     data: Dataset[Any] | DataLoader[Any], initializer: MMDInitializer
-) -> tuple[np.ndarray, Passes | None]:
-    """All rows of the data; or the first rows of a stream and its passes. Sets batch sizes."""
+) -> tuple[np.ndarray, LoaderEpochs | None]:
+    """All rows of the data; or the first rows of a stream and its epochs. Sets batch sizes."""
     name, coherence = type(data).__name__, coherence_of(initializer.coherence)
     is_loader = isinstance(data, DataLoader)
     size = coherence.batch_size if coherence else _EXAMPLES_AT_A_TIME
@@ -134,25 +134,25 @@ def _read_or_streamed(
             "coherence.graph is a matrix, whose rows must be in the order of the data, but a "
             "DataLoader may shuffle; pass its Dataset"
         )
-    passes = Passes(loader, name, seed)
+    epochs = LoaderEpochs(loader, name, seed)
     is_stream = is_loader or isinstance(data, IterableDataset)
-    if not (is_stream if coherence is None else passes.has_pairs):
-        return _read(passes), None
+    if not (is_stream if coherence is None else epochs.has_pairs):
+        return _read(epochs), None
     if not is_stream:
         raise ValueError(
             f"data={name} gives two views of each example, and only a DataLoader says in which "
             f"order to read them; pass DataLoader(data, {size}, shuffle=True), or a Dataset that "
             "gives one view of each example"
         )
-    if passes.size < 2:
+    if epochs.size < 2:
         raise ValueError(
             f"data={name} gives mini-batches of one example, and a step needs several: pass a "
             f"DataLoader with batch_size={size}"
         )
-    initializer.batch_size = min(initializer.batch_size, passes.size)
+    initializer.batch_size = min(initializer.batch_size, epochs.size)
     if coherence is not None:
-        initializer.coherence = _without_graph(coherence).set_params(batch_size=passes.size)
-    return passes.first_rows(), passes
+        initializer.coherence = _without_graph(coherence).set_params(batch_size=epochs.size)
+    return epochs.first_rows(), epochs
 
 
 def _without_graph(coherence: Coherence) -> Coherence:
@@ -167,9 +167,9 @@ def _without_graph(coherence: Coherence) -> Coherence:
     return copied
 
 
-def _read(passes: Passes) -> np.ndarray:
+def _read(epochs: LoaderEpochs) -> np.ndarray:
     """All examples of a pass, as one array."""
-    if (n_rows := passes.n_rows) < UNKNOWN:
-        n_numbers = n_rows * passes.first_rows()[0].size
+    if (n_rows := epochs.n_rows) < UNKNOWN:
+        n_numbers = n_rows * epochs.first_rows()[0].size
         check_fits_in_memory(n_numbers, f"data of {n_rows:,} examples")
-    return np.concatenate([rows_of(views[0]) for views in passes.of(0)])
+    return np.concatenate([rows_of(views[0]) for views in epochs.of(0)])

@@ -95,7 +95,7 @@ class MMDObjective(nn.Module):
     Notes
     -----
     The first call with a module runs a few forward passes to inspect it, which do not change it.
-    Each call updates running statistics of normalisations from the mini-batch. The module keeps its
+    Each call updates running statistics of normalizations from the mini-batch. The module keeps its
     mode, device and precision. Under :class:`torch.autocast` matrix products run in half precision.
     The losses, and the Cholesky factors of "gram", are computed in float32.
 

@@ -41,7 +41,7 @@ def perturbation_std(
 
     A weight of a layer with :math:`n_{in}` inputs and :math:`n_{out}` outputs is perturbed with
     :math:`\sigma_i = s / \sqrt{n_{in}}`, a bias with :math:`\sigma_i = s / \sqrt{n_{out}}`
-    (section 3.3 of the paper). Arrays of batch normalisation are not perturbed.
+    (section 3.3 of the paper). Arrays of batch normalization are not perturbed.
 
     Parameters
     ----------

@@ -51,7 +51,7 @@ PARSE_ERRORS = (
     RecursionError, MemoryError,
 )  # fmt: skip
 
-_COUNTER = "num_batches_tracked"  # a buffer of batch normalisation: not learned, may be missing
+_COUNTER = "num_batches_tracked"  # a buffer of batch normalization: not learned, may be missing
 _MLP_NAME = f"{MLP.__module__}.{MLP.__qualname__}"
 
 
@@ -288,7 +288,7 @@ class Theta0:
             )
         with kept_generators():
             module = MLP(**self.architecture.keywords)
-        start_(module, self)
+        set_theta0_(module, self)
         return module
 
     def with_gain(self, factors: Sequence[float]) -> Theta0:
@@ -357,7 +357,7 @@ def arrays_of(module: nn.Module) -> dict[str, np.ndarray]:
     return arrays
 
 
-def start_(module: nn.Module, theta0: Theta0) -> None:
+def set_theta0_(module: nn.Module, theta0: Theta0) -> None:
     """Copy theta0 into a module of its class, in place."""
     module = uncompiled(module)
     name, expected = qualified_name(module), theta0.architecture.module
@@ -427,7 +427,7 @@ def _keep_mode(before: Path, after: Path) -> None:
         after.chmod(mode)
 
 
-def remove_parts_of_killed(path: Path) -> None:
+def remove_unfinished_files(path: Path) -> None:
     """Delete unfinished files for this path, if the process that wrote them has ended."""
     target = Path(os.path.realpath(path))
     prefix = _unfinished_prefix(target)
@@ -573,5 +573,5 @@ def load_theta0(path: str | os.PathLike[str], module: nn.Module | None = None) -
         why = shortened(str(error))
         raise ValueError(f"{reason}: write it anew with save_theta0 ({why})") from error
     if module is not None:
-        start_(module, theta0)
+        set_theta0_(module, theta0)
     return theta0

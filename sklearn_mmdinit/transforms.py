@@ -256,7 +256,7 @@ class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     An image is cut into square cells. The histogram :math:`h` of a cell adds up the lengths of the
     gradients of the pixels near it, each in the two nearest of ``n_orientations`` directions. It is
-    then normalised, so that faint edges count as much as strong ones,
+    then normalized, so that faint edges count as much as strong ones,
 
     .. math:: h / (\lVert h \rVert + \text{floor} \cdot m)
 
@@ -273,7 +273,7 @@ class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         Number of directions over the full circle, at least 2: an edge from dark to light differs
         from one from light to dark.
     floor : float, default=0.3
-        At least 0. Normalisation strengthens faint edges, but not those that are much fainter than
+        At least 0. Normalization strengthens faint edges, but not those that are much fainter than
         this share of the image's mean.
     image_shape : tuple of int or None, default=None
         As :class:`RandomAffine` takes it. At each pixel the channel with the longest gradient is

@@ -22,7 +22,7 @@ from ._base.module_factory import ModuleFactory, factory_of_initializer
 from ._base.validation import add_error_context, inside_another, joined, warn_user
 from .fine_tuning.head import SkipConnection, can_be_fitted
 from .networks.builder import fresh_theta0, module_to_train, takes_integers
-from .theta0 import Architecture, Theta0, load_theta0, start_, theta0_in
+from .theta0 import Architecture, Theta0, load_theta0, set_theta0_, theta0_in
 
 _VALID = (
     "None, 'auto', 'pipeline', an initializer (not its class), a Theta0 (a fitted classifier has "
@@ -246,7 +246,7 @@ class Start:
     def build(self, skip_connection: bool = False) -> nn.Module:
         """A new module at theta0, to be trained."""
         module = self.factory.build_to_train()
-        start_(module, self.theta0)
+        set_theta0_(module, self.theta0)
         if not skip_connection:
             return module
         sizes = self.fresh.architecture
@@ -285,7 +285,7 @@ def start_at(
     learned = theta0_in(source)
     if learned is not None:
         learned = _with_last_layer_of(fresh, learned)
-        start_(module, learned)
+        set_theta0_(module, learned)
         check_feature_names(source, feature_names)
     elif source is not None:
         _check_will_fit(source, module, architecture)
@@ -312,7 +312,7 @@ def _check_will_fit(initializer: Any, module: nn.Module, architecture: Architect
     factory = factory_of(initializer, math.prod(shape), n_classes, seed=0)
     assert factory is not None
     try:
-        start_(module, fresh_theta0(factory, factory.build(), shape))
+        set_theta0_(module, fresh_theta0(factory, factory.build(), shape))
     except ValueError as error:
         problem = f"{name_of(initializer)} would learn weights that do not fit this module"
         raise ValueError(f"{problem}: {error}") from error
@@ -322,7 +322,7 @@ def _with_last_layer_of(fresh: Theta0, theta0: Theta0) -> Theta0:
     """theta0; if it is for another number of classes, its last layer is that of `fresh`."""
     learned, needed = theta0.architecture, fresh.architecture
     last = learned.last_layer
-    # `start_` reports what else does not fit.
+    # `set_theta0_` reports what else does not fit.
     if learned.n_classes in (0, needed.n_classes) or not last or learned.module != needed.module:
         return theta0
     # A parametrized layer has its weight in parts.

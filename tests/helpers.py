@@ -49,7 +49,7 @@ def seeded(make, seed=0):
 
 
 def mlp(*widths, activation="relu", batch_norm=False, init="he"):
-    """A perceptron whose normalisations, where it has them, scale and shift."""
+    """A perceptron whose normalizations, where it has them, scale and shift."""
     first, *hidden, last = widths
     module = seeded(lambda: MLP(first, hidden, last, activation, batch_norm, init))
     with torch.no_grad():

@@ -11,7 +11,7 @@ from protocol.networks import ConvNet
 
 
 class ResidualNet(nn.Module):
-    """Residual blocks of two convolutions with batch normalisation, and a mean over pixels."""
+    """Residual blocks of two convolutions with batch normalization, and a mean over pixels."""
 
     def __init__(self, n_classes=2, width=8, n_blocks=2):
         super().__init__()
@@ -63,7 +63,7 @@ class _TorchAttention(nn.Module):
 
 
 class PatchTransformer(nn.Module):
-    """A transformer on patches, with normalisation before each part, and a mean over patches.
+    """A transformer on patches, with normalization before each part, and a mean over patches.
 
     With ``multihead`` by ``nn.MultiheadAttention`` in place of attention from linear layers.
     """

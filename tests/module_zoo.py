@@ -75,7 +75,7 @@ class Convs(nn.Module):
 
 
 class Volumes(nn.Module):
-    """A convolution in three dimensions, and instance normalisation with running statistics."""
+    """A convolution in three dimensions, and instance normalization with running statistics."""
 
     def __init__(self):
         super().__init__()
@@ -203,7 +203,7 @@ class Heads(nn.Module):
 
 
 def frozen_norm():
-    """A ConvNet whose first normalisation was frozen, in the way that is common."""
+    """A ConvNet whose first normalization was frozen, in the way that is common."""
     module = MODULES["convnet+bn"](3)
     module.norm1.running_mean.fill_(0.3)
     module.norm1.running_var.fill_(2.0)

@@ -93,13 +93,13 @@ def test_fit_is_max_iter_times_partial_fit(batch_norm, X):
 @pytest.fixture
 def recordings(monkeypatch):
     """Whether each training that was to be recorded has been."""
-    found, record = [], cuda_graph.Recorded._record
+    found, record = [], cuda_graph.RecordedStep._record
 
     def noting(own, batch):
         record(own, batch)
         found.append(own._graph is not None)
 
-    monkeypatch.setattr(cuda_graph.Recorded, "_record", noting)
+    monkeypatch.setattr(cuda_graph.RecordedStep, "_record", noting)
     return found
 
 
@@ -153,9 +153,9 @@ class Waiting(nn.Module):
 @pytest.mark.parametrize("seen", [True, False])
 def test_a_module_that_waits_for_the_device_learns_unrecorded(seen, X, recordings, monkeypatch):
     if not seen:  # the recording itself fails then
-        watched = cuda_graph.Recorded._watched
+        watched = cuda_graph.RecordedStep._watched
         monkeypatch.setattr(
-            cuda_graph.Recorded, "_watched", lambda own, batch: (watched(own, batch)[0], True)
+            cuda_graph.RecordedStep, "_watched", lambda own, batch: (watched(own, batch)[0], True)
         )
     init = tiny(module=Waiting).fit(X)
     assert recordings == ([] if seen else [False])
@@ -169,8 +169,11 @@ def test_the_first_training_of_a_process_is_recorded():
 import numpy as np
 from sklearn_mmdinit import MMDInitializer
 from sklearn_mmdinit.training import cuda_graph
-record = cuda_graph.Recorded._record
-cuda_graph.Recorded._record = lambda own, batch: (record(own, batch), print(own._graph is not None))
+record = cuda_graph.RecordedStep._record
+def noting(own, batch):
+    record(own, batch)
+    print(own._graph is not None)
+cuda_graph.RecordedStep._record = noting
 X = np.random.default_rng(0).normal(size=(256, 8))
 MMDInitializer((8,), n_perturbations=8, max_iter=4, device="cuda", random_state=0).fit(X)
 """

@@ -29,7 +29,7 @@ from sklearn_mmdinit.losses._interval import (
 )
 from sklearn_mmdinit.losses._shared import kernel, kernel_and_slope
 from sklearn_mmdinit.losses._uniformity import median_bandwidth, mmd, mmd_by_definition
-from sklearn_mmdinit.networks import NORMALISATIONS, TAPPED
+from sklearn_mmdinit.networks import NORMALIZATIONS, TAPPED
 from sklearn_mmdinit.networks.passes import hidden_activations, jacobian_norms
 
 # What all terms refuse
@@ -358,13 +358,13 @@ def norms_by_loops(module, X, n_classes):
         if not isinstance(layer, TAPPED):
             if args[0] is not handed_on[0] or args[0]._version:
                 return None
-            tapped.pop()  # a normalisation follows at once
+            tapped.pop()  # a normalization follows at once
         tapped.append(output)
         handed_on[0] = output.clone()  # a layer may work in place
         return handed_on[0]
 
     for layer in still.modules():
-        if isinstance(layer, (*TAPPED, *NORMALISATIONS)):
+        if isinstance(layer, (*TAPPED, *NORMALIZATIONS)):
             layer.register_forward_hook(tap)
     rows = []
     for x in X:

@@ -362,7 +362,7 @@ def load(name: str, data_dir: Path | None, report: Report) -> Table:
 
 
 def _on_sphere(X: np.ndarray) -> np.ndarray:
-    """Rows as long as those of standardised columns."""
+    """Rows as long as those of standardized columns."""
     return X * (np.sqrt(X.shape[1]) / np.linalg.norm(X, axis=1, keepdims=True))
 
 

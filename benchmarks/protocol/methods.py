@@ -1,7 +1,7 @@
 """The rows of the tables that are networks, or classifiers on what a network has learned.
 
 A name reads ``init/network/pre-training``. ``xavier`` and ``he`` are the fresh weights, ``fcn`` is
-784-392-392-392-2 with ReLU, ``fcn+bn`` the same with batch normalisation before each ReLU; ``ours``
+784-392-392-392-2 with ReLU, ``fcn+bn`` the same with batch normalization before each ReLU; ``ours``
 is :class:`MMDInitializer`, ``ours+coherence`` the same with its fourth term and its own automatic
 settings, ``rlabel`` random labels in place of an objective, and ``scratch`` starts from the fresh
 weights. ``features+logistic`` fine-tunes nothing: it is a logistic regression on what the last
@@ -60,7 +60,7 @@ FEATURES = "features+logistic"
 FEATURES_CV = "features+logistic-cv"
 FEATURES_THETA0 = "xavier/fcn/ours+coherence"
 
-# The paper has no network with batch normalisation that its own objective has learned.
+# The paper has no network with batch normalization that its own objective has learned.
 PAPER_METHODS = tuple(name for name in METHODS if not name.endswith(("+coherence", "fcn+bn/ours")))
 
 CONVNET_FEATURES = "convnet/features+logistic"

@@ -105,7 +105,7 @@ def label_spreading(
 ) -> np.ndarray:
     """Label spreading (Zhou et al., 2004) on the graph of nearest neighbours by the cosine.
 
-    Class mass normalisation (Zhu, Ghahramani and Lafferty, 2003) scales the scores of each class to
+    Class mass normalization (Zhu, Ghahramani and Lafferty, 2003) scales the scores of each class to
     the same sum. A test row has the label that the scores of its neighbours vote for.
     """
     X_train = np.concatenate([X, X_unlabelled])

@@ -65,7 +65,7 @@ class MLP(nn.Module):
     activation : {"relu", "tanh", "gelu"}, default="relu"
         Activation of the hidden layers.
     batch_norm : bool, default=False
-        Whether to normalise each mini-batch before the activations.
+        Whether to normalize each mini-batch before the activations.
     init : {"xavier", "he"}, default="xavier"
         Random initial weights: Glorot uniform or Kaiming normal (fan-in); biases are 0.
 
@@ -104,8 +104,8 @@ class MLP(nn.Module):
         self.linears = nn.ModuleList(
             nn.Linear(n_in, n_out, device="meta") for n_in, n_out in pairwise(widths)
         )
-        normalised = hidden_layer_sizes if batch_norm else ()
-        self.norms = nn.ModuleList(nn.BatchNorm1d(width) for width in normalised)
+        normalized = hidden_layer_sizes if batch_norm else ()
+        self.norms = nn.ModuleList(nn.BatchNorm1d(width) for width in normalized)
         self.activations = nn.ModuleList(ACTIVATIONS[activation]() for _ in hidden_layer_sizes)
         for linear in self.linears:
             assert isinstance(linear, nn.Linear)

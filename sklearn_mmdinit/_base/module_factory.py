@@ -53,7 +53,7 @@ def uncompiled(module: Any) -> Any:
     return getattr(module, "_orig_mod", module)
 
 
-def check_source(module: Any, keywords: Mapping[str, Any]) -> None:
+def check_module(module: Any, keywords: Mapping[str, Any]) -> None:
     """Raise an error unless the module is an instance, a class with its arguments, or None."""
     if isinstance(module, torch.jit.ScriptModule):
         name = getattr(module, "original_name", type(module).__name__)

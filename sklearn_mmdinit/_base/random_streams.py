@@ -39,7 +39,7 @@ def walk_generator(seed: int, step: int) -> np.random.Generator:
     return np.random.default_rng(_sequence(seed, _WALK, step))
 
 
-def rows_generator(seed: int, step: int) -> np.random.Generator:
+def augmentation_generator(seed: int, step: int) -> np.random.Generator:
     """The generator of the augmentation of a step."""
     return np.random.default_rng(_sequence(seed, _AUGMENTATION, step))
 
@@ -114,7 +114,7 @@ class StepRandom:
         return result
 
     def simplex(self, n_samples: int, n_classes: int) -> torch.Tensor:
-        """Uniform draws on the simplex, (n_samples, n_classes): normalised Exp(1)."""
+        """Uniform draws on the simplex, (n_samples, n_classes): normalized Exp(1)."""
         draws = torch.empty((n_samples, n_classes), device=self.device, dtype=torch.float32)
         draws.exponential_(generator=self.generator)
         return draws / draws.sum(dim=1, keepdim=True)

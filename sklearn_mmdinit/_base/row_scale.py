@@ -19,7 +19,7 @@ _ROWS_COMPARED = 256
 _FEWEST_ROWS, _FEWEST_NUMBERS = 5, 100
 # Limits of the three ratios of `compare_scales`, which are near 1 on the same scale. Scales differ
 # if far > _FAR, or if both near < _NEAR and variance < _NARROW. Pixels from 0 to 1 have less than
-# 1/9 of the variance of standardised ones. Rows of a single cluster have little variance too, but
+# 1/9 of the variance of standardized ones. Rows of a single cluster have little variance too, but
 # their mean is another one, so that near stays above _NEAR.
 _FAR, _NARROW, _NEAR = 5.0, 1 / 8, 1 / 2
 

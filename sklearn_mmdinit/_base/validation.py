@@ -188,7 +188,7 @@ def finite_array(name: str, values: Any) -> np.ndarray:
 
 _N_ROWS_SAMPLED = 1000  # for judging scales
 # Columns with a larger root mean square need far smaller weights than the usual initial ones.
-# Standardised columns have 1, pixels from 0 to 16 at most 13.
+# Standardized columns have 1, pixels from 0 to 16 at most 13.
 _LARGE = 20.0
 # Rows of a smaller length need far larger weights. Pixels that were divided by 255 twice have a
 # length of 0.04.
@@ -229,7 +229,7 @@ def _about(size: float) -> str:
 def warn_if_unscaled(X: Any, names: Any = None) -> None:
     """Warn if a column of X (n, ...) is too large for a network, or its rows are too short."""
     sizes = _root_mean_squares(X)
-    hint = "a network learns from standardised columns, or values from 0 to 1"
+    hint = "a network learns from standardized columns, or values from 0 to 1"
     if (size := sizes[column := int(sizes.argmax())]) > _LARGE:
         where = f"column {column if names is None else names[column]!r}" if X.ndim == 2 else "it"
         reason = f"{where} holds values of {_about(size)}"

@@ -48,7 +48,7 @@ def uniformity(P: torch.Tensor, U: torch.Tensor, *, closed_form: bool = False) -
     P : Tensor of shape (K, B, d)
         Predictions (rows on the simplex) of K perturbed networks on B inputs.
     U : Tensor of shape (M, d)
-        Uniform samples on the simplex, such as normalised Exp(1) draws.
+        Uniform samples on the simplex, such as normalized Exp(1) draws.
     closed_form : bool, default=False
         Whether to compute expectations over the uniform law exactly, not from `U`; only for two
         classes. The median bandwidth still depends on `U`.

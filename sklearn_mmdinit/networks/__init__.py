@@ -20,12 +20,12 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 
 from .._base.random_streams import StepRandom
 
-# The scale and shift of a normalisation are learned but not perturbed.
-NORMALISATIONS = (_BatchNorm, _InstanceNorm, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
+# The scale and shift of a normalization are learned but not perturbed.
+NORMALIZATIONS = (_BatchNorm, _InstanceNorm, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
 # Layers whose outputs are pre-activations, in the paper's sense.
 TAPPED = (nn.Linear, nn.Embedding, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 # Layers whose calls are numbered, in the order of a pass: ``ModuleInfo.taps`` names some of them.
-NUMBERED = (*TAPPED, *NORMALISATIONS)
+NUMBERED = (*TAPPED, *NORMALIZATIONS)
 # Layers whose inputs are indices.
 EMBEDDINGS = (nn.Embedding, nn.EmbeddingBag)
 
@@ -62,7 +62,7 @@ def chunks_of_networks(
     return chunks
 
 
-def follows_rows(norm: _BatchNorm) -> bool:
+def uses_batch_statistics(norm: _BatchNorm) -> bool:
     """Whether a batch norm uses the mini-batch's mean and variance, not the running ones."""
     return norm.training or norm.running_mean is None
 
@@ -82,7 +82,7 @@ def parameter_stds(module: nn.Module, scale: float) -> dict[str, Std]:
     """Standard deviation of the perturbation of each parameter that is perturbed, by its name.
 
     Parameters that require no gradient are not perturbed, nor are scale and shift of
-    normalisations. A parameter that several layers share is perturbed as in the first of them.
+    normalizations. A parameter that several layers share is perturbed as in the first of them.
     """
     stds: dict[int, Std | None] = {}
     for layer in module.modules():
@@ -94,7 +94,7 @@ def parameter_stds(module: nn.Module, scale: float) -> dict[str, Std]:
 
 def _std(layer: nn.Module, name: str, parameter: torch.Tensor, scale: float) -> Std | None:
     """Standard deviation of one parameter's perturbation; None if it is not perturbed."""
-    if isinstance(layer, NORMALISATIONS):
+    if isinstance(layer, NORMALIZATIONS):
         return None
     if name == "weight" and isinstance(layer, EMBEDDINGS):
         # Each output is one weight, so n_in is 1. The row of padding_idx is not perturbed.

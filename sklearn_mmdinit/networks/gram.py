@@ -33,7 +33,7 @@ from .._base.environment import in_single_precision
 from .._base.mlp import MLP
 from .._base.random_streams import StepRandom
 from .._base.threads import chunked
-from . import NUMBERS_ON_GPU, chunks_of_networks, follows_rows, paper_std
+from . import NUMBERS_ON_GPU, chunks_of_networks, paper_std, uses_batch_statistics
 
 # Layers without parameters that compute each number of their input on its own.
 _ELEMENTWISE = (
@@ -167,8 +167,8 @@ def _logits_of_chunk(
     for layer in layers:
         if isinstance(layer, nn.Linear):
             H = _perturbed(layer, H.unflatten(0, (n_copies, -1)), scale, random)
-        elif isinstance(layer, nn.BatchNorm1d) and follows_rows(layer):
-            H = _normalised(layer, H, n_copies)
+        elif isinstance(layer, nn.BatchNorm1d) and uses_batch_statistics(layer):
+            H = _normalized(layer, H, n_copies)
         elif type(layer) is nn.ReLU and is_new:
             H = H.relu_()
         else:
@@ -324,8 +324,8 @@ class _GramLinear(torch.autograd.Function):
         return grad_H, grad_weight, grad_bias, None, None
 
 
-def _normalised(norm: nn.BatchNorm1d, H: torch.Tensor, n_copies: int) -> torch.Tensor:
-    """Batch normalisation of H (K R, n), each copy by its own rows, as in training mode."""
+def _normalized(norm: nn.BatchNorm1d, H: torch.Tensor, n_copies: int) -> torch.Tensor:
+    """Batch normalization of H (K R, n), each copy by its own rows, as in training mode."""
     grouped = H.unflatten(0, (n_copies, -1))
     variance, mean = torch.var_mean(grouped, dim=1, correction=0)
     factor, shift = factor_and_shift(norm, mean, variance)
@@ -335,7 +335,7 @@ def _normalised(norm: nn.BatchNorm1d, H: torch.Tensor, n_copies: int) -> torch.T
 def factor_and_shift(
     norm: Any, mean: torch.Tensor, variance: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Batch normalisation by this mean and variance (..., n) as H * factor + shift."""
+    """Batch normalization by this mean and variance (..., n) as H * factor + shift."""
     factor = (variance + norm.eps).rsqrt()
     shift = -mean * factor
     if norm.affine:

@@ -26,7 +26,7 @@ from .passes import explained_single_row, hidden_activations, hooked, isolated
 SAMPLERS = ("auto", "gram", "functional")
 
 # Number of examples of an inspection. A second pass has one example fewer: the axis along which an
-# output is then shorter is the axis of examples. Batch normalisation needs at least two.
+# output is then shorter is the axis of examples. Batch normalization needs at least two.
 N_EXAMPLES = 4
 
 
@@ -42,7 +42,7 @@ class ModuleInfo:
     n_activations: int = 0  # values that a pass computes for one example
     # The calls that return pre-activations. Key: number of the call among those of layers in
     # NUMBERED. Value: axis of examples in its output. These are calls of layers in TAPPED that do
-    # not return the logits. If a normalisation follows directly, it is the normalisation's call.
+    # not return the logits. If a normalization follows directly, it is the normalization's call.
     taps: Mapping[int, int] = field(default_factory=dict)
     calls: tuple[str, ...] = ()  # names of the layers of TAPPED, in the order of all calls
     last_layer: str = ""  # the linear layer that returns the logits, or hidden_layer; "": none
@@ -201,7 +201,7 @@ def _observe(module: nn.Module, X: torch.Tensor) -> _Observed:
     """Run a pass on X, and one with a row fewer."""
     names = {layer: name for name, layer in module.named_modules()}
     outputs: list[tuple[str, torch.Tensor]] = []
-    numbers: list[int] = []  # number of each output's call, or of a normalisation right after it
+    numbers: list[int] = []  # number of each output's call, or of a normalization right after it
     last_tapped: Any = None  # the last pre-activation
     fewer: list[torch.Size] = []
     called: set[nn.Module] = set()

@@ -1,4 +1,4 @@
-"""Passes of a module at theta0: hidden activations, Jacobians, statistics of normalisations."""
+"""Passes of a module at theta0: hidden activations, Jacobians, statistics of normalizations."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from torch.nn.utils.parametrizations import _SpectralNorm
 
 from .._base.environment import in_single_precision
 from .._base.threads import chunked
-from . import EMBEDDINGS, NUMBERED, follows_rows
+from . import EMBEDDINGS, NUMBERED, uses_batch_statistics
 from .gram import factor_and_shift, gram_layers
 
 # Rows that a thread passes through a chain at a time: enough for products at full rate.
@@ -38,9 +38,9 @@ _Pullback = Callable[[torch.Tensor], torch.Tensor]
 
 
 def pretraining_mode_(module: nn.Module) -> None:
-    """Switch dropout and sparse gradients off; let normalisations use the mini-batch.
+    """Switch dropout and sparse gradients off; let normalizations use the mini-batch.
 
-    A normalisation in evaluation mode stays so, if the module itself is in training mode.
+    A normalization in evaluation mode stays so, if the module itself is in training mode.
     """
     dense_gradients_(module)
     norms = [
@@ -62,14 +62,14 @@ def dense_gradients_(module: nn.Module) -> None:
 
 @contextmanager
 def explained_single_row() -> Iterator[None]:
-    """Say in this block why batch normalisation cannot pass a mini-batch of one row."""
+    """Say in this block why batch normalization cannot pass a mini-batch of one row."""
     try:
         yield
     except ValueError as error:
         if "Expected more than 1 value per channel" not in str(error):
             raise
         raise ValueError(
-            "batch normalisation needs the mean and variance of a mini-batch, and this one has a "
+            "batch normalization needs the mean and variance of a mini-batch, and this one has a "
             "single row: pass more rows, or a batch_size of at least 2; to predict single rows, "
             f"make the layer with track_running_stats=True ({error})"
         ) from error
@@ -85,7 +85,7 @@ def isolated(module: nn.Module) -> Iterator[None]:
     try:
         for norm in norms:
             norm.track_running_stats = False
-            # Without this, instance normalisation would still update running statistics.
+            # Without this, instance normalization would still update running statistics.
             norm._buffers.update(running_mean=None, running_var=None)
         for part in spectral:
             part.eval()
@@ -142,9 +142,11 @@ def hooked(
 
 
 def batch_norms(module: nn.Module) -> list[_BatchNorm]:
-    """Layers of a module that normalise by the rows of a mini-batch."""
+    """Layers of a module that normalize by the rows of a mini-batch."""
     return [
-        part for part in module.modules() if isinstance(part, _BatchNorm) and follows_rows(part)
+        part
+        for part in module.modules()
+        if isinstance(part, _BatchNorm) and uses_batch_statistics(part)
     ]
 
 
@@ -173,7 +175,7 @@ def _by_rows(
     function: Callable[[torch.Tensor], torch.Tensor], module: nn.Module, X: torch.Tensor, n: int
 ) -> torch.Tensor:
     """``function(X)``, on threads by n rows at a time if rows can be computed separately."""
-    # Batch normalisation needs all rows at once, and a GPU needs no threads.
+    # Batch normalization needs all rows at once, and a GPU needs no threads.
     together = X.device.type != "cpu" or X.requires_grad or bool(batch_norms(module))
     if together or len(X) <= n:
         return function(X)
@@ -215,7 +217,7 @@ def jacobian_norms(
     """Norms (B, d, L) of the rows of the Jacobians of the logits at theta0.
 
     The Jacobians are with respect to the input and to each pre-activation: the outputs of the calls
-    in `taps`, which is ``ModuleInfo.taps``. Batch normalisation uses the mean and variance of X as
+    in `taps`, which is ``ModuleInfo.taps``. Batch normalization uses the mean and variance of X as
     constants. Running statistics are updated from X.
     """
     statistics, layers = plain_pass(module, X), gram_layers(module)

@@ -19,7 +19,7 @@ from ..theta0 import (
     TRAINING_KEY,
     Theta0,
     read_whole,
-    remove_parts_of_killed,
+    remove_unfinished_files,
     write_whole,
 )
 from .loop import State
@@ -49,7 +49,7 @@ class Checkpointer:
         """The state in the file, if it exists; else the fresh state."""
         if self.path is None:
             return fresh
-        remove_parts_of_killed(self.path)
+        remove_unfinished_files(self.path)
         self.last = self._read(self.path, fresh) if self.path.exists() else fresh
         self.write()  # a file that cannot be written raises now, and not in an hour
         return self.last.copied()

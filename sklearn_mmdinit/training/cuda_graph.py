@@ -29,7 +29,7 @@ class _OnHost(TorchDispatchMode):
         return result
 
 
-class Recorded:
+class RecordedStep:
     """A step that is launched operation by operation at first, and then as one CUDA graph.
 
     `step` takes a mini-batch and the source of its draws, and returns a tensor. It must do the same

@@ -25,7 +25,7 @@ from ..networks.passes import explained_single_row, hidden_activations
 from ..objective import paper_terms
 from ..theta0 import Theta0
 from . import Config
-from .cuda_graph import Recorded
+from .cuda_graph import RecordedStep
 from .minibatches import RowBatches
 from .schedule import CONSTANT_SHARE, SPAN, planned_steps, rate_factor
 from .streams import StreamBatches
@@ -169,7 +169,7 @@ def train(
     random, recorded = StepRandom(state.seed, device), None
     on_gpu, worth_recording = device.type == "cuda", n_steps_left() >= _WORTH_RECORDING
     if on_gpu and worth_recording and not info.stateful:
-        recorded = Recorded(step, state.seed, device)
+        recorded = RecordedStep(step, state.seed, device)
 
     def save_state() -> None:
         state.current, state.moments = builder.theta0_of(network), _moments(network, optimizer)
@@ -289,7 +289,7 @@ def _fall_back(state: State, config: Config, n_steps: int) -> State:
     message = (
         f"the loss or the weights are not finite between steps {state.step - n_steps} and "
         f"{state.step}, and pre-training stops there; try a smaller learning_rate_init than "
-        f"{config.learning_rate_init}, or standardise X"
+        f"{config.learning_rate_init}, or standardize X"
     )
     if state.best is None:
         raise ValueError(message)

@@ -13,7 +13,12 @@ from sklearn.utils import gen_batches
 from torch import nn
 
 from .._base.environment import seeded_for_user_code
-from .._base.random_streams import augmentation_seed, permutation, rows_generator, walk_generator
+from .._base.random_streams import (
+    augmentation_generator,
+    augmentation_seed,
+    permutation,
+    walk_generator,
+)
 from .._base.validation import add_error_context, shortened
 from ..graph.walks import Walk
 
@@ -43,7 +48,7 @@ class PositivePairs:
         if self.augmentation is None or takes_tensors(self.augmentation):
             return rows
         changed = (
-            augmented(self.augmentation, rows_of_step, rows_generator(self.seed, step))
+            augmented(self.augmentation, rows_of_step, augmentation_generator(self.seed, step))
             for rows_of_step, step in zip(rows, steps, strict=True)
         )
         return np.stack(list(changed))

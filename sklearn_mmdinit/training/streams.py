@@ -15,7 +15,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from .._base.environment import array_of, seeded_for_user_code
-from .._base.random_streams import loader_seed, rows_generator
+from .._base.random_streams import augmentation_generator, loader_seed
 from .._base.validation import add_error_context
 from . import Config
 from .minibatches import Augmentation, augmented, augmented_on_device, takes_tensors
@@ -29,8 +29,8 @@ UNKNOWN = sys.maxsize  # rows of a loader without a length
 Views = tuple[torch.Tensor, ...]
 
 
-class Passes:
-    """Passes over a loader, whose draws follow from the seed.
+class LoaderEpochs:
+    """LoaderEpochs over a loader, whose draws follow from the seed.
 
     The constructor begins the first pass and keeps the mini-batches that it reads. ``of(0)``
     returns these first, and goes on with the pass.
@@ -134,9 +134,9 @@ def _check_alike(views: Views, first: Views) -> None:
 
 @dataclass
 class StreamBatches:
-    """Mini-batches of equal size from passes over a loader; incomplete ones are left out."""
+    """Mini-batches of equal size from epochs over a loader; incomplete ones are left out."""
 
-    passes: Passes
+    epochs: LoaderEpochs
     config: Config
     integers: bool  # whether the module takes integers
     seed: int  # of the augmentation
@@ -146,7 +146,7 @@ class StreamBatches:
 
     def __post_init__(self) -> None:
         self.size = self.config.rows_a_step
-        known = self.passes.n_rows
+        known = self.epochs.n_rows
         self.steps_an_epoch = float("inf") if known == UNKNOWN else max(known // self.size, 1)
 
     def epoch(
@@ -164,14 +164,14 @@ class StreamBatches:
                 yield self._examples(views, first_step + index - first, device), after is None
         if index < first:
             raise ValueError(
-                f"data={self.passes.name} gave {index + 1} mini-batches of {self.size} examples in "
+                f"data={self.epochs.name} gave {index + 1} mini-batches of {self.size} examples in "
                 f"epoch {number + 1}, which needs more than {first}: each epoch is a new pass, and "
                 "an iterator ends after one. Let __iter__ of the IterableDataset begin anew, as a "
                 "generator function does, or pass max_iter=1"
             )
 
     def _split(self, number: int) -> Iterator[Views]:
-        for views in self.passes.of(number):
+        for views in self.epochs.of(number):
             kept = views if self.config.coherence else views[:1]
             for start in range(0, len(kept[0]) - self.size + 1, self.size):
                 yield tuple(view[start : start + self.size] for view in kept)
@@ -181,7 +181,7 @@ class StreamBatches:
         augmentation = self.augmentation
         if augmentation is not None and not takes_tensors(augmentation):
             rows = array_of(torch.cat(views))
-            changed = augmented(augmentation, rows, rows_generator(self.seed, step))
+            changed = augmented(augmentation, rows, augmentation_generator(self.seed, step))
             views, augmentation = [torch.from_numpy(changed)], None
         pinned = device.type == "cuda"
         batch = torch.cat([view.to(device, non_blocking=pinned) for view in views])
