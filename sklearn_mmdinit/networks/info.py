@@ -43,6 +43,8 @@ class ModuleInfo:
     # The calls that return pre-activations. Key: number of the call among those of layers in
     # NUMBERED. Value: axis of examples in its output. These are calls of layers in TAPPED that do
     # not return the logits. If a normalization follows directly, it is the normalization's call.
+    # For example, Linear, BatchNorm1d, ReLU, Linear have calls 0 (Linear), 1 (BatchNorm1d) and 2
+    # (Linear), and taps is {1: 0}.
     taps: Mapping[int, int] = field(default_factory=dict)
     calls: tuple[str, ...] = ()  # names of the layers of TAPPED, in the order of all calls
     last_layer: str = ""  # the linear layer that returns the logits, or hidden_layer; "": none
