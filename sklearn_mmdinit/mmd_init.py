@@ -28,8 +28,9 @@ def mmd_init_(module: nn.Module, data: Any, **params: Any) -> list[dict[str, flo
     """Learn a module's initial weights from unlabelled data, in place.
 
     Like the functions of :mod:`torch.nn.init` it changes the module: its weights become those of
-    ``MMDInitializer(module=module, **params).fit(data).to_module()``. Its mode, its hooks and
-    ``requires_grad`` of its parameters do not change. After an error the module is unchanged.
+    ``MMDInitializer(module=module, gain=1.0, **params).fit(data).to_module()``. Its mode, its hooks
+    and ``requires_grad`` of its parameters do not change. After an error the module is unchanged. A
+    second call continues from the weights of the first.
 
     Parameters
     ----------
@@ -46,7 +47,8 @@ def mmd_init_(module: nn.Module, data: Any, **params: Any) -> list[dict[str, flo
         Then all examples are read once, in their order, into an array in memory. Any other Dataset
         is always read in this way.
     **params : dict
-        Parameters of :class:`MMDInitializer`, except those that describe a perceptron.
+        Parameters of :class:`MMDInitializer`, except those that describe a perceptron. The default
+        of ``gain`` is 1.0, which suits any optimizer and learning rate.
 
     Returns
     -------
@@ -104,11 +106,15 @@ def mmd_init_(module: nn.Module, data: Any, **params: Any) -> list[dict[str, flo
     device = next((parameter.device for parameter in module.parameters()), None)
     if device is not None and device.type not in ("cpu", "meta"):
         params = {"device": str(device)} | params
-    initializer = MMDInitializer(module=module, **params)
+    initializer = MMDInitializer(module=module, **{"gain": 1.0} | params)
     if isinstance(data, Iterator):
         raise TypeError(
             f"data must not be an iterator, which ends after one pass, got {type(data).__name__}; "
             "pass a DataLoader, or an IterableDataset whose __iter__ is a generator function"
+        )
+    if isinstance(data, tuple):
+        raise TypeError(
+            f"data must be examples without labels, got a tuple of {len(data)}; pass its first item"
         )
     if isinstance(data, Dataset | DataLoader):
         initializer._check_params()  # errors come before a long reading

@@ -79,8 +79,9 @@ class MMDObjective(nn.Module):
         Whether to compute expectations over the uniform law exactly, not from samples. This needs
         two classes.
     generator : torch.Generator or None, default=None
-        A generator on the CPU. It seeds the draws of each call, also those on a GPU. None:
-        PyTorch's global one. Under ``torchrun`` give each rank a different seed.
+        A generator on the CPU. It seeds the perturbations of each call, also those on a GPU. None:
+        PyTorch's global one, from which dropout always draws. Under ``torchrun`` give each rank a
+        different seed.
 
     Raises
     ------
@@ -96,8 +97,10 @@ class MMDObjective(nn.Module):
     -----
     The first call with a module runs a few forward passes to inspect it, which do not change it.
     Each call updates running statistics of normalizations from the mini-batch. The module keeps its
-    mode, device and precision. Under :class:`torch.autocast` matrix products run in half precision.
-    The losses, and the Cholesky factors of "gram", are computed in float32.
+    mode, device and precision; in training mode dropout is on, where :func:`mmd_init_` has none.
+    Differentiate by ``backward`` or :func:`torch.autograd.grad`, not by :func:`torch.func.grad`.
+    Under :class:`torch.autocast` matrix products run in half precision. The losses, and the
+    Cholesky factors of "gram", are computed in float32.
 
     For several GPUs wrap a module whose ``forward`` returns the loss in DistributedDataParallel,
     not the network. DistributedDataParallel averages gradients over ranks only after its own

@@ -506,7 +506,10 @@ def save_theta0(path: str | os.PathLike[str], source: Any) -> None:
     theta0 = theta0_in(source)
     if theta0 is None:
         kind = type(source).__name__
-        raise TypeError(f"source must be a Theta0 or a fitted estimator, got {kind}")
+        hint = ""
+        if isinstance(source, nn.Module):
+            hint = "; pass MMDInitializer(module=module, max_iter=0).fit(X), which describes it"
+        raise TypeError(f"source must be a Theta0 or a fitted estimator, got {kind}{hint}")
     metadata = {_KEY: theta0.architecture.to_json()}
     if theta0.gain:
         metadata[_GAIN_KEY] = json.dumps(theta0.gain)

@@ -54,12 +54,18 @@ P2 = uniform_simplex(6, 4, 2)
             lambda: uniformity(uniform_simplex(6, 4, 3), uniform_simplex(5, 3), closed_form=True),
             "closed_form=True needs two classes, got 3",
         ),
+        (lambda: degeneracy(P2[:, :0]), r"P must be floats of shape .*\(6, 0, 2\)"),
+        (lambda: uniformity(P2[:1], P2[0]), "P needs two networks or more, .* got 1 and 4"),
+        (lambda: uniformity(P2, P2[0, :1]), "U two samples or more, got 6 and 1"),
+        (lambda: uniformity(P2, 5 * P2[0]), "U must hold probabilities.* classes of 5"),
         (lambda: detachment(P2[0]), r"norms must be of shape .*got \(4, 2\)"),
+        (lambda: detachment(P2[:0]), r"norms must be of shape .*got \(0, 4, 2\)"),
         (lambda: coherence(P2, 2), r"H must be floats of shape .*\(6, 4, 2\)"),
         (lambda: coherence(P2[:, 0].long(), 2), "H must be floats"),
         (lambda: coherence(P2[:3, 0], 2), "H must have 2 n rows for n >= 2 positive pairs, got 3"),
         (lambda: coherence(P2[:2, 0], 2), "positive pairs, got 2"),
-        (lambda: logit_correlation(P2[:, 0], 0), "n_classes must be a positive number or None"),
+        (lambda: coherence(P2[:, 0], "2"), "n_classes must be a positive integer or None, got '2'"),
+        (lambda: logit_correlation(P2[:, 0], 0), "n_classes must be a positive integer or None"),
     ],
 )
 def test_wrong_shapes_and_values_are_refused_by_name(wrong, words):
@@ -467,6 +473,18 @@ def test_a_class_has_no_part_in_the_heads_of_others():
     (slope,) = torch.autograd.grad(term, [module.trunk[0].weight])
     assert 0.0 < float(term.detach()) < 0.999
     assert float(slope.abs().max()) > 0.0
+
+
+@pytest.mark.parametrize(("norm", "sampler"), [(nn.Identity, "gram"), (nn.LayerNorm, "functional")])
+def test_a_class_that_is_detached_from_the_input_counts(norm, sampler):
+    net = seeded(lambda: nn.Sequential(nn.Linear(6, 5), norm(5), nn.ReLU(), nn.Linear(5, 4)))
+    with torch.no_grad():
+        net[3].weight[0] = 0.0
+    module, info, X = looked_at(net, rows(7, 6), double=True)
+    norms = jacobian_norms(module, X, 4, info.taps)
+    assert info.sampler == sampler
+    assert float(norms[:, 0].detach().max()) < 1e-5
+    assert float(norms[:, 1:].detach().min()) > 1e-3
 
 
 # Coherence

@@ -443,7 +443,9 @@ def test_the_last_layer_is_told_by_name_where_it_cannot_be_found(params):
 def test_layers_that_take_no_part_are_told():
     module = Scaled()
     module.other = nn.Linear(5, 5)
-    with pytest.warns(UserWarning, match=r"forward pass of the module Scaled uses .*\['other'\]"):
+    with pytest.warns(
+        UserWarning, match=r"forward pass of the module Scaled does not use .*\['other'\]"
+    ):
         small(module).fit(rows(16))
 
 
@@ -594,6 +596,15 @@ SMALL = {"n_perturbations": 4, "max_iter": 2, "window": 2, "random_state": 0}
 
 def net():
     return seeded(lambda: ConvNet(2, 3, batch_norm=True))
+
+
+def test_a_second_call_begins_at_the_weights_of_the_first(X):
+    module = nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, 2))
+    given = SMALL | {"coherence": Coherence(batch_size=32)}
+    mmd_init_(module, X, **given)
+    before = [parameter.detach().clone() for parameter in module.parameters()]
+    mmd_init_(module, X, **(given | {"max_iter": 0}))
+    assert all(map(torch.equal, before, module.parameters()))
 
 
 def test_what_is_not_learned_is_as_before(X):

@@ -11,7 +11,7 @@ from typing import Any, Self, TypeVar
 
 import torch
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel
+from torch.nn.parallel import DataParallel, DistributedDataParallel
 from torch.nn.parameter import is_lazy
 
 from .environment import seeded_generators
@@ -61,10 +61,10 @@ def check_module(module: Any, keywords: Mapping[str, Any]) -> None:
             f"module must be a module of Python code, which can be copied, got the TorchScript of "
             f"{name}; pass the Python module that it was made of"
         )
-    if isinstance(uncompiled(module), DistributedDataParallel):
+    if isinstance(uncompiled(module), DataParallel | DistributedDataParallel):
         raise TypeError(
-            "module is a DistributedDataParallel, and an estimator trains copies of its module in "
-            "one process; pass the module that it wraps, or use MMDObjective in a loop"
+            f"module is a {type(uncompiled(module)).__name__}, and an estimator trains copies of "
+            "its module on one device; pass the module that it wraps, or use MMDObjective in a loop"
         )
     if inspect.isclass(module) and issubclass(module, nn.Module):
         return

@@ -51,8 +51,10 @@ def nearest_neighbors(
     """
     representatives, kind = distinct_rows(X)
     if n_neighbors >= representatives.size:
-        reason = f"Only {representatives.size} of the {len(X)} rows differ"
-        raise ValueError(f"{reason}: too few for {n_neighbors=}, which must be smaller.")
+        raise ValueError(
+            f"Only {representatives.size} of the {len(X)} rows differ, and {n_neighbors=} needs "
+            f"{n_neighbors + 1} or more. Check X, or lower n_neighbors."
+        )
     if is_auto(n_components):
         n_components = None if have_one_length(X) else _N_COMPONENTS
     n_components = X.shape[1] if n_components is None else n_components

@@ -20,6 +20,7 @@ Fine-tuning follows the neural tangent kernel, and C is the last layer's part of
 from __future__ import annotations
 
 import math
+from numbers import Integral
 
 import torch
 
@@ -78,8 +79,8 @@ def _directions(H: torch.Tensor, n_classes: int | None) -> torch.Tensor:
     if H.ndim != 2 or not H.is_floating_point():
         shape = f"{H.dtype} of shape {tuple(H.shape)}"
         raise ValueError(f"H must be floats of shape (n_inputs, n_units), got {shape}")
-    if not (n_classes is None or n_classes > 0):
-        raise ValueError(f"n_classes must be a positive number or None, got {n_classes!r}")
+    if not (n_classes is None or (isinstance(n_classes, Integral) and n_classes > 0)):
+        raise ValueError(f"n_classes must be a positive integer or None, got {n_classes!r}")
     G = in_single_precision(H) / math.sqrt(H.shape[1])
     if n_classes is not None:
         G = torch.nn.functional.pad(G, (0, 1), value=1.0 / math.sqrt(n_classes))

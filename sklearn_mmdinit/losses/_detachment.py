@@ -24,7 +24,7 @@ def detachment(norms: torch.Tensor) -> torch.Tensor:
     Raises
     ------
     ValueError
-        If `norms` has another number of axes.
+        If `norms` has another number of axes, or is empty.
 
     Examples
     --------
@@ -33,7 +33,7 @@ def detachment(norms: torch.Tensor) -> torch.Tensor:
     >>> float(detachment(torch.tensor([[[1.0, 3.0], [1.0, 1.0]]])))
     2.0
     """
-    if norms.ndim != 3:
+    if norms.ndim != 3 or not norms.numel():
         shape = tuple(norms.shape)
         raise ValueError(f"norms must be of shape (n_inputs, n_classes, n_layers), got {shape}")
     return (1.0 - norms).square().amax(dim=-1).mean()

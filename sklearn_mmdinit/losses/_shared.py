@@ -38,26 +38,32 @@ _ROUNDING, _HALF_ROUNDING = 1e-3, 2e-2
 def checked_predictions(predictions: torch.Tensor) -> torch.Tensor:
     """Predictions P (K, B, d), in float32 if they are in half precision.
 
-    Raises a ValueError if they have another shape or, on a CPU, are not probabilities. On a GPU the
-    values are not checked, because reading them would wait for the GPU.
+    Raises a ValueError if they have another shape, are empty, or are not probabilities.
     """
-    if predictions.ndim != 3 or not predictions.is_floating_point() or predictions.shape[-1] < 2:
-        shape = f"{predictions.dtype} of shape {tuple(predictions.shape)}"
+    shape = tuple(predictions.shape)
+    if len(shape) != 3 or 0 in shape or shape[-1] < 2 or not predictions.is_floating_point():
         raise ValueError(
-            f"P must be floats of shape (n_networks, n_inputs, n_classes), got {shape}"
+            "P must be floats of shape (n_networks, n_inputs, n_classes), with at least two "
+            f"classes, got {predictions.dtype} of shape {shape}"
         )
-    if predictions.device.type == "cpu" and not torch.compiler.is_compiling():
-        values = predictions.detach()
-        sums = values.sum(dim=-1)
-        rounding = _HALF_ROUNDING if predictions.itemsize < 4 else _ROUNDING
-        # NaN passes: it makes the loss NaN, which training reports.
-        if bool(((sums - 1.0).abs() > rounding).any() or (values < -rounding).any()):
-            sum_found = float(sums.flatten()[(sums - 1.0).abs().argmax()])
-            raise ValueError(
-                f"P must hold probabilities, got a smallest value of {float(values.min()):.3g} and "
-                f"a sum over classes of {sum_found:.3g}; pass logits.softmax(-1)"
-            )
+    check_probabilities("P", predictions)
     return in_single_precision(predictions)
+
+
+def check_probabilities(name: str, values: torch.Tensor) -> None:
+    """Raise a ValueError if rows on a CPU are no probabilities; reading a GPU's would wait."""
+    if values.device.type != "cpu" or torch.compiler.is_compiling():
+        return
+    values = values.detach()
+    sums = values.sum(dim=-1)
+    rounding = _HALF_ROUNDING if values.itemsize < 4 else _ROUNDING
+    # NaN passes: it makes the loss NaN, which training reports.
+    if bool(((sums - 1.0).abs() > rounding).any() or (values < -rounding).any()):
+        sum_found = float(sums.flatten()[(sums - 1.0).abs().argmax()])
+        raise ValueError(
+            f"{name} must hold probabilities, got a smallest value of {float(values.min()):.3g} "
+            f"and a sum over classes of {sum_found:.3g}; pass logits.softmax(-1)"
+        )
 
 
 def groups(start: int, stop: int, n_pairs: int, device: torch.device) -> Iterator[slice]:

@@ -30,6 +30,7 @@ from ._interval import (
 from ._shared import (
     MIN_BANDWIDTH,
     Piece,
+    check_probabilities,
     checked_predictions,
     combine_means,
     groups,
@@ -57,13 +58,14 @@ def uniformity(P: torch.Tensor, U: torch.Tensor, *, closed_form: bool = False) -
     -------
     Tensor, scalar
         Eq. (uniformity_loss) of the paper, float32 or float64. It is differentiable with
-        respect to `P` any number of times. Second and higher derivatives keep all pairs in memory.
+        respect to `P` any number of times, with the median bandwidth as a constant. Second and
+        higher derivatives keep all pairs in memory.
 
     Raises
     ------
     ValueError
-        If `P` or `U` has another shape, if `P` on a CPU holds no probabilities, or if the closed
-        form is asked for more than two classes.
+        If `P` or `U` has another shape, too few rows or, on a CPU, no probabilities; or if the
+        closed form is asked for more than two classes.
 
     Examples
     --------
@@ -80,6 +82,10 @@ def uniformity(P: torch.Tensor, U: torch.Tensor, *, closed_form: bool = False) -
     if U.ndim != 2 or U.shape[1] != P.shape[-1]:
         valid = f"(n_samples, {P.shape[-1]}), the classes of P"
         raise ValueError(f"U must be of shape {valid}, got {tuple(U.shape)}")
+    if min(len(P), len(U)) < 2:
+        n_each = f"{len(P)} and {len(U)}"
+        raise ValueError(f"P needs two networks or more, and U two samples or more, got {n_each}")
+    check_probabilities("U", U)
     if closed_form and P.shape[-1] != 2:
         raise ValueError(f"closed_form=True needs two classes, got {P.shape[-1]}; leave it out")
     return _fastest_mmd(P.transpose(0, 1), U.to(P.dtype), closed_form).mean().to(P.dtype)

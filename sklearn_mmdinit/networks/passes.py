@@ -224,13 +224,14 @@ def jacobian_norms(
     with plain_attention(), isolated(module):
         if layers:
             norms = partial(_norms_of_chain, layers, taps=taps, statistics=statistics)
-            row_norms = _by_rows(norms, module, X, ROWS_OF_JACOBIANS)
-        else:
-            row_norms = _norms_of_rows(module, X, n_classes, taps, statistics)
-    # With separate heads a layer of one head does not affect the classes of the others. These norms
-    # become 1, so that they add nothing to the loss.
-    affects = (row_norms.detach() > 1.001 * math.sqrt(_TINY)).any(dim=0)
-    return torch.where(affects.any(dim=0) & ~affects, torch.ones_like(row_norms), row_norms)
+            return _by_rows(norms, module, X, ROWS_OF_JACOBIANS)
+        row_norms = _norms_of_rows(module, X, n_classes, taps, statistics)
+    # With separate heads a layer of one head affects its own classes only. The norms of the other
+    # classes there become 1, so that they add nothing to the loss. A class that no layer affects
+    # is detached, and keeps its norms.
+    affects = (row_norms.detach() > 1.001 * math.sqrt(_TINY)).any(dim=0)  # (d, L)
+    of_other_heads = ~affects & affects.any(dim=0) & affects.any(dim=1, keepdim=True)
+    return torch.where(of_other_heads, torch.ones_like(row_norms), row_norms)
 
 
 def _norms_of_chain(
