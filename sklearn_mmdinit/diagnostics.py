@@ -417,7 +417,10 @@ def neighbor_agreement(
     (seed,) = seeds_of(random_state, 1)
     folds = labels.stratified_folds(indices, cv, seed)
     if not folds:
-        raise ValueError(f"y must have two labels of each of two classes, got {y[rows]!r}")
+        raise ValueError(
+            "y must have at least two labels of each of at least two classes, got the labels "
+            f"{y[rows]!r}; with fewer labels try StackedStartsClassifier"
+        )
     auto: Any = coherence_of("auto", X)
     sizes = {"n_neighbors": auto.n_neighbors, "shared_neighbor_power": auto.shared_neighbor_power}
     edges = neighbor_graph(X, **sizes)

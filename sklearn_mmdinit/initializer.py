@@ -176,7 +176,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         y if ``fit`` gets labels, without -1, NaN and None; else the module's own number, or 2. Set
         it if y holds whole numbers that are not labels, such as targets of a regression. Time
         and memory of L_iod grow with its square: with 1,000 classes a step takes one or two seconds
-        on two cores.
+        on two cores. With a coherence it also sets ``Coherence(separation="auto")``.
     coherence : None, "auto" or Coherence, default=None
         A fourth term that makes functions near theta0 smooth on the nearest-neighbour graph of X.
         "auto" stands for ``Coherence()``, with fewer neighbours if X has few distinct rows. None is

@@ -28,9 +28,8 @@ def mmd_init_(module: nn.Module, data: Any, **params: Any) -> list[dict[str, flo
     """Learn a module's initial weights from unlabelled data, in place.
 
     Like the functions of :mod:`torch.nn.init` it changes the module: its weights become those of
-    ``MMDInitializer(module=module, gain=1.0, **params).fit(data).to_module()``. Its mode, its hooks
-    and ``requires_grad`` of its parameters do not change. After an error the module is unchanged. A
-    second call continues from the weights of the first.
+    ``MMDInitializer(module=module, **params).fit(data).to_module()``. Its mode, its hooks and
+    ``requires_grad`` of its parameters do not change. After an error the module is unchanged.
 
     Parameters
     ----------
@@ -47,8 +46,9 @@ def mmd_init_(module: nn.Module, data: Any, **params: Any) -> list[dict[str, flo
         Then all examples are read once, in their order, into an array in memory. Any other Dataset
         is always read in this way.
     **params : dict
-        Parameters of :class:`MMDInitializer`, except those that describe a perceptron. The default
-        of ``gain`` is 1.0, which suits any optimizer and learning rate.
+        Parameters of :class:`MMDInitializer`, except those that describe a perceptron. To learn in
+        several calls, set ``gain=1.0`` in all but the last: the gain enlarges the hidden weights
+        of a chain of ReLU layers for fine-tuning, and the perturbations do not suit them then.
 
     Returns
     -------
@@ -106,7 +106,7 @@ def mmd_init_(module: nn.Module, data: Any, **params: Any) -> list[dict[str, flo
     device = next((parameter.device for parameter in module.parameters()), None)
     if device is not None and device.type not in ("cpu", "meta"):
         params = {"device": str(device)} | params
-    initializer = MMDInitializer(module=module, **{"gain": 1.0} | params)
+    initializer = MMDInitializer(module=module, **params)
     if isinstance(data, Iterator):
         raise TypeError(
             f"data must not be an iterator, which ends after one pass, got {type(data).__name__}; "

@@ -598,9 +598,9 @@ def net():
     return seeded(lambda: ConvNet(2, 3, batch_norm=True))
 
 
-def test_a_second_call_begins_at_the_weights_of_the_first(X):
+def test_without_gain_a_second_call_begins_at_the_weights_of_the_first(X):
     module = nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, 2))
-    given = SMALL | {"coherence": Coherence(batch_size=32)}
+    given = SMALL | {"coherence": Coherence(batch_size=32), "gain": 1.0}
     mmd_init_(module, X, **given)
     before = [parameter.detach().clone() for parameter in module.parameters()]
     mmd_init_(module, X, **(given | {"max_iter": 0}))

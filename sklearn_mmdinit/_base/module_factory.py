@@ -27,6 +27,7 @@ FAMILIAR = {
     for meant, names in {
         "X": "dataset",
         "callbacks": "n_iter_no_change tol",
+        "hidden_layer_sizes": "hidden_layers",
         "iterator_train__shuffle": "shuffle",
         "learning_rate_init": "lr learning_rate",
         "max_iter": "epochs max_epochs",

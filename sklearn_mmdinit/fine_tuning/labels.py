@@ -16,6 +16,8 @@ from sklearn.utils.validation import _check_sample_weight, check_consistent_leng
 from .._base.environment import array_of
 from .._base.validation import add_error_context, check_argument, finite_array, numbers, warn_user
 
+# Words that people write where a label is missing.
+_NO_LABEL = {"?", "", "-1", "NA", "N/A", "nan", "NaN", "None", "unlabelled", "unlabeled"}
 # An initializer is meant for many rows. It warns if it gets fewer than this and all have a label.
 _FEW_ROWS = 100
 _PASS_ALL_ROWS = (
@@ -75,8 +77,12 @@ def replace_missing(y: Any, unlabelled_label: Any) -> tuple[Any, Any]:
 def is_labelled(y: np.ndarray, unlabelled_label: Any) -> np.ndarray:
     """Which rows have a label, bool (n_samples,); a ValueError if none has."""
     if unlabelled_label is None or unlabelled_label != unlabelled_label:  # NaN is replaced already
+        suspects: set[Any] = _NO_LABEL & {*y.tolist()} if y.dtype.kind in "UO" else set()
         if y.dtype.kind in "if" and len(labels := np.unique(y)) > 2 and labels[0] == -1:
-            warn_user("-1 in y is learned as a class; set unlabelled_label=-1 if it means no label")
+            suspects = {-1}
+        for label in suspects:
+            is_class = f"{label!r} in y is learned as a class"
+            warn_user(f"{is_class}; set unlabelled_label={label!r} if it means no label")
         return np.ones(len(y), dtype=bool)
     # A number never equals a string, so that all rows would seem to have a label.
     if isinstance(unlabelled_label, str) not in {isinstance(label, str) for label in y.tolist()}:

@@ -1,5 +1,7 @@
 """MLPClassifier: the training that it promises, and its answers to bad input."""
 
+import re
+
 import joblib
 import numpy as np
 import pandas as pd
@@ -229,10 +231,12 @@ def test_parameters_of_skorch_can_be_set(data):
     assert (group["weight_decay"], group["eps"]) == (0.2, 1e-7)
 
 
-def test_an_unlabelled_mark_among_classes_is_asked_about(data):
+@pytest.mark.parametrize(("mark", "dtype"), [(-1, int), ("?", str), ("", object)])
+def test_an_unlabelled_mark_among_classes_is_asked_about(data, mark, dtype):
     X, y = data
-    marked = np.where(np.arange(len(y)) % 3 == 0, -1, np.arange(len(y)) % 2)
-    with pytest.warns(UserWarning, match="-1 in y is learned as a class"):
+    marked = (np.arange(len(y)) % 2).astype(int if dtype is int else str).astype(dtype)
+    marked[::3] = mark
+    with pytest.warns(UserWarning, match=re.escape(f"{mark!r} in y is learned as a class")):
         small(max_iter=1).fit(X, marked)
 
 
@@ -244,6 +248,7 @@ def test_an_unlabelled_mark_among_classes_is_asked_about(data):
         ("callbacks__best_epoch", "validation_split"),
         ("solver", "optimizer"),
         ("max_epochs", "max_iter"),
+        ("hidden_layers", "hidden_layer_sizes"),
         ("class_weights", "class_weight"),  # nearly a name
     ],
 )

@@ -111,7 +111,7 @@ def test_labels_that_are_missing_are_no_class(kind, data):
     assert clf.score(X, y) == numbers.score(X, few)
 
 
-@pytest.mark.filterwarnings("ignore:the labelled rows are of one class")
+@pytest.mark.filterwarnings("ignore:all labelled rows are of one class")
 @pytest.mark.parametrize("stacked", [False, True])
 def test_labels_may_miss_a_class_that_is_named(stacked, data):
     X, y, _, _ = data
