@@ -16,7 +16,7 @@ from reporting.results import Library
 
 PICTURE = "headline.png"
 COLUMNS = {
-    "fresh": "fresh weights, for sentences logistic regression",
+    "fresh": "fresh weights (sentences: logistic regression)",
     "rival": "best rival",
     "ours": "this package",
 }
@@ -42,7 +42,7 @@ def headline_figures(library: Library) -> pd.DataFrame:
 
 def headline_table(library: Library) -> Table:
     """What the picture shows, as numbers."""
-    title = "Test accuracy (%); the best rival is the best of those measured beside it"
+    title = "Test accuracy (%). The best rival is the best of the other methods that were measured"
     frame = headline_figures(library).map("{:.1f}".format).rename(columns=COLUMNS)
     return named_rows(title, frame, "data")
 
