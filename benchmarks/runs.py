@@ -207,6 +207,10 @@ RUNS = (
         "'stacked, fresh' scratch 'head first' 'row+features'", "20 minutes on 2 cores", OTHER_DATA,
         ("few_labels", "few_labels_gains", "few_labels_on_tables", "few_labels_worst",
          "few_labels_seconds")),
+    Run("real-data-confirmation-features.json", "Confirmation sets, by the stack on learned features",
+        "real_data.py --split confirmation --n-labels 1 5 --draws 3 --methods stacked "
+        "'stacked, fresh' scratch 'head first'", "20 minutes on 2 cores", OTHER_DATA,
+        ("few_labels", "few_labels_gains", "few_labels_on_tables", "few_labels_seconds")),
     Run("real-data-confirmation.json", "Confirmation sets, listed before any was measured",
         "real_data.py --split confirmation --n-labels 1 5 20 --draws 12 --methods stacked "
         "'s[!t]*' '[!su]*'", "two hours on 2 cores", OTHER_DATA, OF_SETS,
