@@ -207,7 +207,8 @@ RUNS = (
         "'stacked, fresh' scratch 'head first' 'row+features'", "20 minutes on 2 cores", OTHER_DATA,
         ("few_labels", "few_labels_gains", "few_labels_on_tables", "few_labels_worst",
          "few_labels_seconds")),
-    Run("real-data-confirmation-features.json", "Confirmation sets, by the stack on learned features",
+    Run("real-data-confirmation-features.json",
+        "Confirmation sets, by the stack on learned features",
         "real_data.py --split confirmation --n-labels 1 5 --draws 3 --methods stacked "
         "'stacked, fresh' scratch 'head first'", "20 minutes on 2 cores", OTHER_DATA,
         ("few_labels", "few_labels_gains", "few_labels_on_tables", "few_labels_seconds")),
