@@ -1,5 +1,6 @@
 """Embedded texts with few labels: their vectors, what is made of each set once, and the methods."""
 
+import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterable
@@ -12,10 +13,10 @@ import numpy as np
 from sklearn.frozen import FrozenEstimator
 
 from data.datasets import Report
-from data.sentences import MAX_TOKENS, MINILM, load_encoder, load_texts
+from data.sentences import MAX_TOKENS, MINILM, load_encoder, load_texts, open_encoder
 from protocol.sets import Prepared, labelled_rows, package_version, seed_of
 from protocol.store import code_digest, deciding_versions, digest_of, write_atomically
-from rivals import few_labels
+from rivals import few_labels, fine_tuned_encoder
 from rivals import from_embeddings as rules
 from sklearn_mmdinit import EmbeddingClassifier, LearnedFeatures, MLPClassifier
 
@@ -27,9 +28,16 @@ Rows = tuple[np.ndarray, np.ndarray]
 """Training and test rows."""
 
 
+@dataclass(frozen=True, eq=False)
+class Embedded(Prepared):
+    """A set as the methods see it, with the training and test texts that the rows embed."""
+
+    texts: Rows
+
+
 def embedded(
     name: str, data_dir: Path | None, folder: Path, seed: int, report: Report, progress: bool
-) -> tuple[Prepared, dict[str, Any]]:
+) -> tuple[Embedded, dict[str, Any]]:
     """A set with the published training and test texts as vectors, and what results say of it.
 
     The vectors are computed once, and kept in ``folder``.
@@ -50,7 +58,9 @@ def embedded(
         X, X_test = arrays["X"], arrays["X_test"]
     y, y_test = table.y[:n_train], table.y[-n_test:]
     n_classes = int(table.y.max()) + 1
-    data = Prepared(name, table.digest, X, y, X_test, y_test, n_classes, seed_of(seed, name))
+    texts = np.array(table.X, dtype=object)
+    parts, seed_of_set = (texts[:n_train], texts[-n_test:]), seed_of(seed, name)
+    data = Embedded(name, table.digest, X, y, X_test, y_test, n_classes, seed_of_set, parts)
     entry: dict[str, Any] = {"set": name, "source": table.source, "digest": table.digest}
     entry |= {"encoder": f"{MINILM.name} {MINILM.version}", "encoder_digest": MINILM.sha256}
     entry |= {"vectors_digest": data.X_digest, "test_vectors_digest": data.test_digest}
@@ -76,18 +86,24 @@ def _umap(data: Prepared) -> Rows:
     return both[: len(data.X)], both[len(data.X) :]
 
 
-MADE: dict[str, Callable[[Prepared], Any]] = {"features": _learned_features, "umap": _umap}
+MADE: dict[str, Callable[[Embedded], Any]] = {
+    "features": _learned_features,
+    "umap": _umap,
+    "texts": lambda data: data.texts,
+}
+_PACKAGES = {"umap": "umap-learn", "texts": "setfit"}
+"""What methods on other rows need; SetFit is not among what the benchmarks install."""
 
 
 @cache
 def once_key(name: str, data: Prepared) -> str:
     """What stands for an entry of MADE before it is made."""
-    version = code_digest() if name == "features" else package_version("umap-learn")
+    version = code_digest() if name == "features" else package_version(_PACKAGES[name])
     parts: list[Any] = [FORM, name, data.X_digest, data.test_digest, data.n_classes, data.seed]
     return digest_of([*parts, version, deciding_versions()])
 
 
-def make(name: str, data: Prepared) -> Any:
+def make(name: str, data: Embedded) -> Any:
     return MADE[name](data)
 
 
@@ -153,6 +169,16 @@ def on_features(
     return rule(X, y, X_unlabelled, X_test, n_classes)
 
 
+def setfit(
+    X: np.ndarray, y: np.ndarray, X_unlabelled: np.ndarray, X_test: np.ndarray, n_classes: int
+) -> np.ndarray:
+    """SetFit from the same encoder; X and X_test are texts."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        open_encoder(None, print).extractall(folder)
+        return fine_tuned_encoder.setfit(X, y, X_test, n_classes, folder, MAX_TOKENS)
+
+
 ALPHAS, SCALES = (0.5, 0.8, 0.95, 0.99), (20.0, 40.0)
 METHODS = {
     "EmbeddingClassifier": Method(embedding_classifier, "features"),
@@ -179,6 +205,7 @@ METHODS = {
         for scale in SCALES
     },
     "umap+logistic": Method(rules.scaled_logistic, "umap"),
+    "SetFit": Method(setfit, "texts"),
 }
 
 
@@ -210,10 +237,10 @@ def score_cell(
         for name, key in wanted.items():
             method = METHODS[name]
             X, X_test, more = data.X, data.X_test, []
-            if method.made == "umap":  # rows in place of the embeddings
-                X, X_test = made["umap"]
-            elif method.made is not None:
-                more = [FrozenEstimator(made[method.made])]
+            if method.made == "features":
+                more = [FrozenEstimator(made["features"])]
+            elif method.made is not None:  # rows in place of the embeddings
+                X, X_test = made[method.made]
             start = time.perf_counter()
             rows = X[labelled], data.y[labelled], X[others], X_test
             guess = method.predict(*rows, data.n_classes, *more)
