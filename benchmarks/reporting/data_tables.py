@@ -94,8 +94,8 @@ def _gains(results: Results) -> Table:
     """A row for each other method, in the same order."""
     accuracies = means_of(results)
     title = (
-        f"`{LINE}` minus each method (points): mean over sets of the paired differences and its "
-        "95% t interval over sets, each the mean of its draws"
+        f"`{LINE}` minus each method, in points: mean over the sets with its 95% t interval over "
+        "sets. The difference on a set is the mean over its draws of the labels"
     )
     if LINE not in accuracies:
         return Table(title, pd.DataFrame())
@@ -167,8 +167,8 @@ def _of_each(results: Results) -> Table:
 def _gains_on_each(results: Results) -> Table:
     """The same as differences."""
     title = (
-        f"`{LINE}` minus each method (points): mean over draws of the paired differences and its "
-        "95% t interval over draws"
+        f"`{LINE}` minus each method, in points: mean over draws of the labels with its 95% t "
+        "interval over draws"
     )
     draws = draws_of(results).dropna()
     if LINE not in draws:

@@ -47,7 +47,7 @@ PERCEPTRONS = {
 FIGURES = {"accuracy": accuracy_over_runs, "task_std": task_std_over_runs}
 
 TITLES = {
-    "accuracy": "Test accuracy (%): mean over tasks, ± std over runs",
+    "accuracy": "Test accuracy (%): mean ± standard deviation over runs",
     "task_std": "Std over tasks (%): mean over runs, ± std over runs",
 }
 
