@@ -276,6 +276,9 @@ RUNS = (
     Run("again-coherence.json", "Coherence again, run 0, by the rewritten engine",
         f"{TASKS} --runs 1 --n-labels 5 20 --methods xavier/fcn/ours+coherence xavier/fcn/scratch",
         "six minutes on 2 cores"),
+    Run("again-images.json", "Coherence of images again, runs 8 and 9, by the rewritten engine",
+        f"{TASKS} --first-run 8 --runs 2 {DIGITS} {GRADED} "
+        "--methods xavier/fcn/ours+coherence features+logistic", "half an hour on 2 cores"),
     Run("again-convnet.json", "The convolutional network again, run 0, by the rewritten engine",
         f"{TASKS} --runs 1 --network convnet --epochs 1 --n-perturbations 64 --n-labels 5 "
         "--methods convnet/ours convnet/scratch", "25 minutes on 2 cores"),

@@ -78,7 +78,7 @@ LIMITS = (
           f"{DATA}#the-stack-before-beside-its-rivals", "real-data.json", 5, "coherence"),
     Claim("learned features within the stack, N = 5",
           f"{DATA}#the-stack-as-it-is-now", "real-data-features.json", 5, LINE, f"{LINE}, fresh"),
-    Claim("the earlier stack, on sets listed before, N = 1",
+    Claim("the earlier stack, on 27 further sets, N = 1",
           f"{DATA}#sets-listed-before-any-was-measured", "real-data-confirmation.json", 1, LINE),
 )  # fmt: skip
 

@@ -24,7 +24,8 @@ COLOURS = {"fresh": "#b0b0b0", "rival": "#6b6b6b", "ours": "#1f6fb4"}
 KINDS = {
     "handwritten digits, one label of each": Claim(
         "", "", "mnist-ten-way-images.json", 1, FEATURES_THETA0),
-    "digits divided into two classes, 60 labels": Claim("", "", "mnist-images.json", 5, FEATURES_THETA0),
+    "digits divided into two classes, 60 labels": Claim(
+        "", "", "mnist-images.json", 5, FEATURES_THETA0),
     "clothes divided into two classes, 60 labels": Claim(
         "", "", "fashion-augmented.json", 5, FEATURES_THETA0),
     "sentences, one label of each class": Claim(

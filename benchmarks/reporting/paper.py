@@ -61,7 +61,7 @@ def learned_longer(results: Results) -> str:
     settings = results["settings"]
     passes = settings.get("passes", settings.get("epochs"))
     same = (passes, settings["n_perturbations"]) == (5, 256)
-    return "" if same else ", by 5 passes with K = 256"
+    return "" if same else ", after five epochs with 256 perturbed networks"
 
 
 def comparison_note(name: str, ours: Estimates, results: Results) -> str:

@@ -93,7 +93,8 @@ def _gain_texts(columns: dict[Any, pd.Series]) -> pd.DataFrame:
 
 def gain_table(results: Results) -> Table:
     """Each network minus itself from fresh weights, the paper's beside where it has the tasks."""
-    title = f"Gain over the same network from scratch on the same tasks (points): {INTERVALS}"
+    same = "the same network from fresh weights on the same tasks"
+    title = f"Gain over {same}, in points: {INTERVALS}"
     wide = wide_of(results)
     bases = {row: base for row in wide if (base := scratch_of(row)) in wide and base != row}
     cells = _gain_texts({row: complete(wide[row], wide[base]) for row, base in bases.items()})
@@ -101,7 +102,7 @@ def gain_table(results: Results) -> Table:
         means = paper_table("accuracy").mean
         paper = {r: means.loc[r] - means.loc[b] for r, b in bases.items() if r in means.index}
         cells = in_brackets(cells, pd.DataFrame(paper).T.map(gain_text))
-        title += f" (the paper's difference in brackets{learned_longer(results)})"
+        title += f"; in round brackets the paper's gain{learned_longer(results)}"
     return named_rows(title, cells, "method")
 
 
