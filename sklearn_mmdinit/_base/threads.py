@@ -33,7 +33,7 @@ def worthwhile_threads(n_multiplications: float) -> AbstractContextManager[None]
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    before = settle_num_threads()
+    before = num_threads_when_settled()
     _set_num_threads_here(1)
     try:
         yield
@@ -48,8 +48,8 @@ def _set_num_threads_here(n: int) -> None:
     """Set the number of PyTorch's threads for the calling thread alone.
 
     PyTorch's own function also sets the number that new threads get. So a helper thread reads that
-    number before, and restores it after. A thread that starts in between waits in
-    :func:`settle_num_threads`.
+    number before, and restores it after. A thread that starts in between would get the wrong
+    number. So estimators first call :func:`num_threads_when_settled`, which waits for the lock.
     """
     if n == torch.get_num_threads():
         return
@@ -61,9 +61,12 @@ def _set_num_threads_here(n: int) -> None:
             new_thread.submit(torch.set_num_threads, of_new_threads)
 
 
-def settle_num_threads() -> int:
-    """The calling thread's number of PyTorch threads; a new thread has that of the process."""
-    with _setting_lock:  # a thread that starts during a change would get the temporary number
+def num_threads_when_settled() -> int:
+    """The calling thread's number of PyTorch threads, read while no other thread changes its own.
+
+    A thread keeps the number that it reads first.
+    """
+    with _setting_lock:
         return torch.get_num_threads()
 
 
@@ -142,8 +145,8 @@ def chunked(
 ) -> torch.Tensor:
     """Concatenate the rows of chunks that the team computes; differentiable as the chunks are.
 
-    ``chunk(i)`` computes the rows of chunk i from `tensors`, none of which may depend on another.
-    Each chunk has its own graph, which ends at `tensors`.
+    ``chunk(i)`` computes the rows of chunk i from `tensors`. No tensor in `tensors` may be computed
+    from another one in it. Each chunk has its own graph, which ends at `tensors`.
     """
     result: torch.Tensor = _Chunked.apply(chunk, n_chunks, torch.is_grad_enabled(), *tensors)
     return result

@@ -46,10 +46,10 @@ def chunks_of_networks(
     random: StepRandom,
     draws: bool,
 ) -> list[Callable[[], torch.Tensor]]:
-    """A function for each chunk of K networks, which returns the chunk's logits.
+    """Divide K networks into chunks; a function for each chunk, which returns its logits.
 
-    ``logits(n, random)`` computes n networks. Without chunks the backward pass of all K networks
-    would keep `n_numbers` numbers. `draws`: whether the module draws random numbers.
+    ``logits(n, random)`` computes n networks. `n_numbers`: how many numbers autograd would keep for
+    all K networks. `draws`: whether the module draws random numbers.
     """
     n_chunks = max(min(n_chunks, n_copies), 1)
     n_kept = int(NUMBERS_KEPT * n_chunks / max(n_numbers, 1))

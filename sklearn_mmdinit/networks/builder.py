@@ -34,8 +34,8 @@ _ROWS_AT_A_TIME = 1024
 
 # Layers whose outputs are proportional to their weights and biases.
 _SCALING = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
-# Extreme factors, so that any other non-linearity or a bound shows. Multiplication by a power of
-# two is exact.
+# Extreme factors, so that outputs change unless each non-linearity f has f(c x) = c f(x) for all
+# c > 0, as ReLU has and ReLU6 has not. Multiplication by a power of two is exact.
 _FACTORS = (2.0**12, 2.0**-12)
 
 
@@ -148,7 +148,7 @@ def as_examples(X: np.ndarray, integers: bool) -> torch.Tensor:
 
 
 def _with_casts(factory: ModuleFactory, X: Any) -> ModuleFactory:
-    """The factory; `casts` is set if the module takes X as it is built, but not in float32."""
+    """The factory; `casts` is set if a pass of X works in the module's own dtypes alone."""
 
     def passes(module: nn.Module) -> bool:
         module.cpu().eval()

@@ -190,7 +190,9 @@ def _outputs(layers: Sequence[nn.Module], X: torch.Tensor) -> torch.Tensor:
     return H
 
 
-def plain_pass(module: nn.Module, X: torch.Tensor) -> dict[nn.Module, list[Statistics]]:
+def update_running_statistics(
+    module: nn.Module, X: torch.Tensor
+) -> dict[nn.Module, list[Statistics]]:
     """Update running statistics from X by one pass, if the module has such state.
 
     Returns the mean and variance of the inputs of each batch norm, for each of its calls.
@@ -217,18 +219,18 @@ def jacobian_norms(
     """Norms (B, d, L) of the rows of the Jacobians of the logits at theta0.
 
     The Jacobians are with respect to the input and to each pre-activation: the outputs of the calls
-    in `taps`, which is ``ModuleInfo.taps``. Batch normalization uses the mean and variance of X as
-    constants. Running statistics are updated from X.
+    in `taps`, which is ``ModuleInfo.taps``. They treat the mean and variance of batch normalization
+    as constants; gradients of the norms flow through both. Running statistics are updated from X.
     """
-    statistics, layers = plain_pass(module, X), gram_layers(module)
+    statistics, layers = update_running_statistics(module, X), gram_layers(module)
     with plain_attention(), isolated(module):
         if layers:
             norms = partial(_norms_of_chain, layers, taps=taps, statistics=statistics)
             return _by_rows(norms, module, X, ROWS_OF_JACOBIANS)
         row_norms = _norms_of_rows(module, X, n_classes, taps, statistics)
-    # With separate heads a layer of one head affects its own classes only. The norms of the other
-    # classes there become 1, so that they add nothing to the loss. A class that no layer affects
-    # is detached, and keeps its norms.
+    # If a network has several heads, the layers of one head do not affect the classes of another.
+    # The norms of these pairs of layer and class become 1, so that they add nothing to the loss. A
+    # class that no layer affects keeps its norms, which are almost 0, so that L_iod punishes it.
     affects = (row_norms.detach() > 1.001 * math.sqrt(_TINY)).any(dim=0)  # (d, L)
     of_other_heads = ~affects & affects.any(dim=0) & affects.any(dim=1, keepdim=True)
     return torch.where(of_other_heads, torch.ones_like(row_norms), row_norms)
