@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -121,9 +122,20 @@ def plain_attention() -> Iterator[None]:
         yield
     finally:
         with _attention_lock:
-            _n_plain_attention -= 1
+            _n_plain_attention = max(_n_plain_attention - 1, 0)  # 0 after a fork in this block
             if _n_plain_attention == 0:
                 _attention.close()
+
+
+def _forget_threads() -> None:
+    """Drop the lock and restore settings in a forked process, which has no thread in the block."""
+    global _attention_lock, _n_plain_attention
+    _attention_lock, _n_plain_attention = threading.Lock(), 0
+    _attention.close()
+
+
+if hasattr(os, "register_at_fork"):  # Windows does not fork
+    os.register_at_fork(after_in_child=_forget_threads)
 
 
 @contextmanager
