@@ -87,8 +87,10 @@ def gram_layers(module: nn.Module) -> list[Any]:
     flattens = [layer for layer in before if isinstance(layer, nn.Flatten)]
     flat_rows = all((layer.start_dim, layer.end_dim) == (1, -1) for layer in flattens)
     own_forward = any("forward" in vars(layer) for layer in (module, *layers))
+    # A batch norm without affine=True has no parameter.
+    norms = [id(layer) for layer in after if type(layer) is nn.BatchNorm1d]
     parameters = [id(p) for layer in layers for p in layer._parameters.values() if p is not None]
-    used_once = len(set(parameters)) == len(parameters)
+    used_once = all(len(set(ids)) == len(ids) for ids in (norms, parameters))
     return layers if known_types and flat_rows and used_once and not own_forward else []
 
 
