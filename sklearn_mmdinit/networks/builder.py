@@ -18,7 +18,7 @@ from .._base.mlp import MLP
 from .._base.module_factory import ModuleFactory
 from .._base.validation import warn_user
 from ..theta0 import Architecture, Theta0, arrays_of, digest_of, put_arrays_, qualified_name
-from . import EMBEDDINGS, paper_std
+from . import EMBEDDINGS, Tap, paper_std
 from .info import (
     N_EXAMPLES,
     ModuleInfo,
@@ -66,8 +66,8 @@ class NetworkBuilder:
             # The arguments of an MLP say all that a pass would show.
             n, chain = known.n_classes, known.chain
             n_hidden = len(known.keywords["hidden_layer_sizes"])
-            n_calls = 2 if known.keywords["batch_norm"] else 1  # of a hidden layer
-            taps = dict.fromkeys(range(n_calls - 1, n_calls * n_hidden, n_calls), 0)
+            layers = "norms" if known.keywords["batch_norm"] else "linears"
+            taps = tuple(Tap(f"{layers}.{i}") for i in range(n_hidden))
             info = ModuleInfo(n, "gram", taps=taps, last_layer=known.last_layer, n_biases=n)
         else:
             _warn_if_drawn(factory, module)
