@@ -18,8 +18,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 from torch.nn.utils.parametrizations import _SpectralNorm
 
+from .._base.chunks import chunked
 from .._base.environment import in_single_precision
-from .._base.threads import chunked
 from . import EMBEDDINGS, Tap, uses_batch_statistics
 from .gram import factor_and_shift, gram_layers
 
