@@ -17,7 +17,7 @@ from ._base.validation import POSITIVE, check_argument, integers, numbers, one_o
 from .losses import degeneracy, detachment, uniformity
 from .networks.gram import gram_layers
 from .networks.info import SAMPLERS, ModuleInfo, inspect_module, perturbed_logits
-from .networks.passes import jacobian_norms, plain_pass
+from .networks.passes import jacobian_norms, update_running_statistics
 
 __all__ = ["MMDObjective", "MMDTerms"]
 
@@ -258,5 +258,5 @@ def paper_terms(
         total = total + settings.detachment_weight * L_iod
     else:
         with torch.no_grad():
-            plain_pass(module, X)  # updates running statistics
+            update_running_statistics(module, X)
     return MMDTerms(total, L_uni, L_sd, L_iod)

@@ -315,7 +315,7 @@ def jacobian_row_norm_moments(n_in: int, weight_std: float | None = None) -> Jac
     n_active = np.arange(n_in + 1)
     norms = np.zeros(n_in + 1)  # mean norm for each number of active units, by a ratio of Gammas
     norms[1:] = 2.0 * poch(n_active[1:] / 2.0, 0.5) / math.sqrt(n_in)
-    # 1 minus the mean is summed: for wide layers the mean is near 1, and 1 - mean would cancel.
+    # Sums 1 - norm term by term. For wide layers the mean is near 1, so 1 - mean would lose digits.
     below = float(np.sum(binom.pmf(n_active, n_in, 0.5) * (1.0 - norms)))
     return JacobianRowNormMoments(
         squared_mean=squared_mean,

@@ -396,7 +396,7 @@ def _histograms(images: torch.Tensor, cell: int, n_orientations: int, floor: flo
 
 
 def _gradients(images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Lengths and angles (n, 1, h, w) of gradients, of the channel with the longest at a pixel."""
+    """Lengths and angles (n, 1, h, w) of the longest gradient of all channels at each pixel."""
     # Scales images to at most 1, because squares of lengths could overflow.
     largest = images.abs().amax(dim=(1, 2, 3), keepdim=True)
     images = images / largest.clamp(min=torch.finfo(images.dtype).tiny)

@@ -1,6 +1,10 @@
 """Any module through MMDInitializer and mmd_init_: what is learned, kept, copied and refused."""
 
+import multiprocessing
+import os
 import random
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from functools import partial
 from types import SimpleNamespace
@@ -265,17 +269,38 @@ def test_what_a_class_is_called_with_is_copied():
     assert len({id(part) for part in own}) == 3
 
 
-def test_settings_of_pytorch_come_back_when_the_last_one_leaves():
-    def settings():
-        return torch.backends.mha.get_fastpath_enabled(), torch.backends.cuda.flash_sdp_enabled()
+def attention_settings():
+    return torch.backends.mha.get_fastpath_enabled(), torch.backends.cuda.flash_sdp_enabled()
 
+
+def test_settings_of_pytorch_come_back_when_the_last_one_leaves():
     first, second = plain_attention(), plain_attention()
     first.__enter__()
     second.__enter__()
     first.__exit__(None, None, None)
-    assert settings() == (False, False), "the other one, perhaps of another thread, is still there"
+    assert attention_settings() == (False, False), "the other one is still there"
     second.__exit__(None, None, None)
-    assert settings() == (True, True)
+    assert attention_settings() == (True, True)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_settings_of_pytorch_come_back_in_a_process_forked_beside_a_pass():
+    inside, may_end = threading.Event(), threading.Event()
+
+    def other_thread():
+        with plain_attention():
+            inside.set()
+            may_end.wait(60)
+
+    with ThreadPoolExecutor(1) as pool:
+        passed = pool.submit(other_thread)
+        assert inside.wait(60)
+        with multiprocessing.get_context("fork").Pool(1) as child:
+            assert child.apply_async(attention_settings).get(60) == (True, True)
+        assert attention_settings() == (False, False), "here that pass goes on"
+        may_end.set()
+        passed.result()
 
 
 def test_a_softmax_at_the_end_is_told(X):

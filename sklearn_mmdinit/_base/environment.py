@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from .threads import settle_num_threads
+from .threads import num_threads_when_settled
 
 with warnings.catch_warnings():
     # tqdm warns in a notebook without ipywidgets, and shows the bar as text there.
@@ -152,7 +152,7 @@ def full_precision() -> Iterator[None]:
 @contextmanager
 def own_settings() -> Iterator[None]:
     """Compute in this block in ``full_precision`` and with the process's number of threads."""
-    settle_num_threads()
+    num_threads_when_settled()  # a new thread keeps the number that it reads here
     with full_precision():
         yield
 

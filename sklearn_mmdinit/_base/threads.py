@@ -1,16 +1,16 @@
-"""Divides work among threads, each on one core; computes tensors in chunks on these threads."""
+"""Divides work among threads, each on one core."""
 
 from __future__ import annotations
 
 import math
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
-from itertools import chain, pairwise
-from typing import Any, TypeVar
+from itertools import pairwise
+from typing import TypeVar
 
 import torch
 
@@ -33,7 +33,7 @@ def worthwhile_threads(n_multiplications: float) -> AbstractContextManager[None]
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    before = settle_num_threads()
+    before = num_threads_when_settled()
     _set_num_threads_here(1)
     try:
         yield
@@ -48,8 +48,8 @@ def _set_num_threads_here(n: int) -> None:
     """Set the number of PyTorch's threads for the calling thread alone.
 
     PyTorch's own function also sets the number that new threads get. So a helper thread reads that
-    number before, and restores it after. A thread that starts in between waits in
-    :func:`settle_num_threads`.
+    number before, and restores it after. A thread that starts in between would get the wrong
+    number. So estimators first call :func:`num_threads_when_settled`, which waits for the lock.
     """
     if n == torch.get_num_threads():
         return
@@ -61,9 +61,12 @@ def _set_num_threads_here(n: int) -> None:
             new_thread.submit(torch.set_num_threads, of_new_threads)
 
 
-def settle_num_threads() -> int:
-    """The calling thread's number of PyTorch threads; a new thread has that of the process."""
-    with _setting_lock:  # a thread that starts during a change would get the temporary number
+def num_threads_when_settled() -> int:
+    """The calling thread's number of PyTorch threads, read while no other thread changes its own.
+
+    A thread keeps the number that it reads first.
+    """
+    with _setting_lock:
         return torch.get_num_threads()
 
 
@@ -75,18 +78,19 @@ def team(n_multiplications: float, device: torch.device) -> Iterator[None]:
     """Let :func:`run_on_threads` use all threads, and every PyTorch operation only one.
 
     PyTorch's own workers spin for milliseconds after each operation, on the core that the next
-    chunk needs. On a GPU there is no team, because its threads would not use the caller's stream.
+    chunk needs. If the largest matrix product is small, the team has one thread. On a GPU there is
+    no team, because its threads would not use the caller's stream.
     """
     if device.type != "cpu":
         yield
         return
-    with worthwhile_threads(n_multiplications):
-        before, _team.size = getattr(_team, "size", 1), torch.get_num_threads()
-        try:
-            with _one_thread():
-                yield
-        finally:
-            _team.size = before
+    size = num_threads_when_settled() if n_multiplications > _SMALL_PRODUCT else 1
+    before, _team.size = getattr(_team, "size", 1), size
+    try:
+        with _one_thread():
+            yield
+    finally:
+        _team.size = before
 
 
 def run_on_threads(
@@ -135,85 +139,3 @@ def _forget_threads() -> None:
 
 if hasattr(os, "register_at_fork"):  # Windows does not fork
     os.register_at_fork(after_in_child=_forget_threads)
-
-
-def chunked(
-    chunk: Callable[[int], torch.Tensor], n_chunks: int, tensors: Sequence[torch.Tensor]
-) -> torch.Tensor:
-    """Concatenate the rows of chunks that the team computes; differentiable as the chunks are.
-
-    ``chunk(i)`` computes the rows of chunk i from `tensors`, none of which may depend on another.
-    Each chunk has its own graph, which ends at `tensors`.
-    """
-    result: torch.Tensor = _Chunked.apply(chunk, n_chunks, torch.is_grad_enabled(), *tensors)
-    return result
-
-
-class _Chunked(torch.autograd.Function):
-    """Computes chunks on threads, forward and backward."""
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        chunk: Callable[[int], torch.Tensor],
-        n_chunks: int,
-        with_gradients: bool,
-        *tensors: torch.Tensor,
-    ) -> torch.Tensor:
-        with_gradients &= any(tensor.requires_grad for tensor in tensors)
-
-        def compute(start: int, stop: int) -> list[torch.Tensor]:
-            with torch.set_grad_enabled(with_gradients):
-                return [chunk(i) for i in range(start, stop)]
-
-        results = list(chain(*run_on_threads(n_chunks, compute)))
-        ctx.chunk = chunk
-        ctx.sizes = [len(result) for result in results]
-        # Saved results keep the graphs of the chunks until the backward pass. PyTorch raises an
-        # error there if the saved tensors have changed.
-        ctx.save_for_backward(*results, *tensors)
-        return torch.cat([result.detach() for result in results])
-
-    @staticmethod
-    def backward(ctx: Any, *grad_outputs: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        create_graph = torch.is_grad_enabled()  # for a second derivative
-        chunk = ctx.chunk
-        n_chunks = len(ctx.sizes)
-        results, tensors = ctx.saved_tensors[:n_chunks], ctx.saved_tensors[n_chunks:]
-        gradients = grad_outputs[0].split(ctx.sizes)
-        learned = [tensor for tensor in tensors if tensor.requires_grad]
-
-        def compute(start: int, stop: int) -> list[torch.Tensor | None]:
-            totals: list[torch.Tensor | None] = [None] * len(learned)
-            with torch.set_grad_enabled(create_graph):
-                for i in range(start, stop):
-                    if results[i].requires_grad:
-                        # A second derivative needs a new graph: the chunk is computed again.
-                        terms = torch.autograd.grad(
-                            chunk(i) if create_graph else results[i],
-                            learned,
-                            gradients[i],
-                            retain_graph=True,
-                            create_graph=create_graph,
-                            allow_unused=True,
-                        )
-                        _add_(totals, terms)
-            return totals
-
-        totals, *further_totals = run_on_threads(n_chunks, compute)
-        for terms in further_totals:
-            _add_(totals, terms)
-        of_learned = iter(totals)
-        return None, None, None, *(next(of_learned) if t.requires_grad else None for t in tensors)
-
-
-def _add_(totals: list[torch.Tensor | None], terms: Sequence[torch.Tensor | None]) -> None:
-    """Add gradients to sums, in place unless the sums are part of a graph."""
-    for place, term in enumerate(terms):
-        total = totals[place]
-        if term is None:
-            continue
-        if total is None:
-            totals[place] = term if term.requires_grad else term.clone()
-        else:
-            totals[place] = total + term if total.requires_grad else total.add_(term)

@@ -103,8 +103,8 @@ def weighed_by_shared_neighbors(
     degrees = np.diff(edges.indptr)
     starts = np.repeat(np.arange(edges.shape[0]), degrees)
     shared = np.empty(edges.nnz, dtype=np.float32)
-    # Compares the two rows of each edge. A product of matrices would compare all pairs of rows, and
-    # nearly all of them share a hub.
+    # Compares the two rows of each edge. A product of matrices would compare all pairs of rows.
+    # Nearly all pairs share some popular neighbour, so the product would be almost dense.
     for block in _blocks(degrees[starts] + degrees[edges.indices], block_size):
         both = edges[starts[block]].multiply(edges[edges.indices[block]])
         shared[block] = both.sum(axis=1)

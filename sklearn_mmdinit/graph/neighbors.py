@@ -107,7 +107,7 @@ def approximate(points: np.ndarray, n_neighbors: int) -> np.ndarray:
 
 
 # `kneighbors()` without rows would leave out each row itself. It is not used, because it works
-# neither with pynndescent nor with a progress bar, and is not faster (20,000 rows: 2.7 s, 2.5 s).
+# neither with pynndescent nor with a progress bar, and takes as long.
 def _without_self(nearest: np.ndarray, rows: np.ndarray, n_neighbors: int) -> np.ndarray:
     """The first (len(rows), n_neighbors) of the nearest that are not the row itself, int32."""
     is_self = nearest == rows[:, None]
@@ -154,7 +154,8 @@ def share_neighbors(neighbors: np.ndarray, kind: np.ndarray) -> np.ndarray:
     by_kind = np.argsort(kind, kind="stable").astype(np.int32)  # equal rows are side by side
     sizes = np.bincount(kind)
     first = np.cumsum(sizes) - sizes  # where each kind begins in `by_kind`
-    # A neighbour stands for all rows of its kind. Row i gets number i mod size of these as target.
+    # A neighbour stands for all rows of its kind. Of these, row i links to the one at place
+    # i mod size.
     near_kinds, row = neighbors[kind], np.arange(kind.size)[:, None]
     shared = by_kind[first[near_kinds] + row % sizes[near_kinds]]
     if neighbors.shape[1] > 1:
@@ -187,7 +188,7 @@ def principal_components(
     """First principal components (n, n_components) of rows (n, p), in float32.
 
     Rows are centred in float64. Components are learned from a sample of rows. It has at most
-    `most_entries` numbers (400 MB), but may always have 10 rows a component. Up to `most_features`
+    `most_entries` numbers (400 MB), or 10 rows a component if those are more. Up to `most_features`
     features, components are the eigenvectors of the covariance, which take a second. Beyond that
     the solver is randomized.
     """

@@ -52,8 +52,8 @@ class Walk:
         """The row in which a walk from each of the rows `starts` (n, W) ends, int64 (n, W).
 
         Lengths are geometric: P(length = t) = (1 - q) q^(t - 1) for t = 1, 2, ... with
-        q = 1 - 1 / mean_length. Each of the n generators draws the W walks of one row of `starts`,
-        which therefore do not depend on the other rows.
+        q = 1 - 1 / mean_length. Each of the n generators draws the W walks of one line of `starts`,
+        so that they do not depend on the other lines.
         """
         starts = np.asarray(starts, dtype=np.int64)
         lengths, draws = [], []

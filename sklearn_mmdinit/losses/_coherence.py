@@ -1,9 +1,9 @@
 r"""Coherence, L_coh: predictions of a positive pair move together when the last layer is perturbed.
 
-The paper's loss treats each input alone: small perturbations of theta0 should reach every
-prediction. This term is not the paper's. It favours functions that change little between the two
-inputs of a positive pair, such as neighbours in the nearest-neighbour graph of the data, because
-the classes of real tasks change little there.
+The paper's loss treats each input alone: its predictions by networks near theta0 should spread over
+the whole simplex. This term is not the paper's. It favours functions that change little between the
+two inputs of a positive pair, such as neighbours in the nearest-neighbour graph of the data,
+because the classes of real tasks change little there.
 
 A perturbation of the last layer alone changes a logit at x by :math:`\epsilon_W \cdot h(x) +
 \epsilon_b`, where h(x) are the n last hidden activations. Over the draws of epsilon, the changes at
@@ -37,8 +37,9 @@ def logit_correlation(H: torch.Tensor, n_classes: int | None) -> torch.Tensor:
     """C, the correlation of a logit's changes at two inputs when the last layer is perturbed.
 
     It does not depend on the perturbation scale, and rotating the activations does not change it.
-    If activations are multiplied by a large factor, C is near the cosine of their angle. By a small
-    factor, C is near 1, because then only the perturbation of the bias counts.
+    If activations are multiplied by a large factor, C is near the cosine of their angle. If they
+    are multiplied by a small factor, C is near 1, because then only the perturbation of the bias
+    counts.
 
     Parameters
     ----------

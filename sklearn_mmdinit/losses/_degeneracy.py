@@ -28,8 +28,9 @@ def degeneracy(P: torch.Tensor) -> torch.Tensor:
     -------
     Tensor, scalar
         Eq. (underclass_loss) of the paper. It is smallest where all predictions are 1/d: 0 for two
-        classes, sqrt(1 - 1/d) - 1/sqrt(d) for more, which is 0.632 for ten. Uniform predictions of
-        ten classes give 0.67, and a network of one class sqrt(2) - 1/sqrt(d), which is 1.098.
+        classes, sqrt(1 - 1/d) - 1/sqrt(d) for more, which is 0.632 for ten. Predictions drawn
+        uniformly from the simplex give 0.67 for ten classes. A network that always predicts one
+        class gives sqrt(2) - 1/sqrt(d), which is 1.098 for ten.
 
     Raises
     ------

@@ -74,7 +74,7 @@ def _stencil(q: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
 def _spread(index: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-    """Mean over n points of a unit mass at each point, spread on the grid (rows, nodes)."""
+    """Masses on the grid (rows, nodes), over which each of n points spreads its mass 1 / n."""
     rows, n = index.shape[:2]
     grid = torch.zeros(rows, _N_NODES, dtype=weights.dtype, device=weights.device)
     return grid.scatter_add_(1, index.flatten(1), weights.flatten(1) / n)

@@ -51,7 +51,10 @@ def checked_predictions(predictions: torch.Tensor) -> torch.Tensor:
 
 
 def check_probabilities(name: str, values: torch.Tensor) -> None:
-    """Raise a ValueError if rows on a CPU are no probabilities; reading a GPU's would wait."""
+    """Raise a ValueError if rows are no probabilities.
+
+    On a GPU nothing is checked, because reading values would wait for it.
+    """
     if values.device.type != "cpu" or torch.compiler.is_compiling():
         return
     values = values.detach()
@@ -169,7 +172,10 @@ def kernel_to_uniform(
 def combine_means(
     within_p: torch.Tensor, between: torch.Tensor, within_u: torch.Tensor, n_p: int, n_u: int | None
 ) -> torch.Tensor:
-    """MMD from the kernel's means over all pairs; n_u is None if within_u is an expectation."""
+    """MMD from the kernel's means over all pairs.
+
+    `n_u` is None if within_u has no pairs of a point with itself.
+    """
     if n_u is not None:
         within_u = _without_self_pairs(within_u, n_u)
     return _without_self_pairs(within_p, n_p) - 2.0 * between + within_u

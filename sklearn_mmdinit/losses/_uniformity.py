@@ -170,7 +170,7 @@ def _values_and_gradients(
     kernels, slopes = kernel_and_slope(squared, gamma[:, None])
     of_p = kernels[:, :n_of_p].view(shape).mean(dim=1)
     within, between = of_p[:, :n_p].mean(dim=1), of_p[:, n_p:].mean(dim=1)
-    # The list has each pair within U once, and no pair of a point with itself.
+    # `squared` has each pair within U once, and no pair of a point with itself.
     values = combine_means(within, between, kernels[:, n_of_p:].mean(dim=1), n_p, None)
     # d k(p, q) / dp = 2 k'(|p - q|^2) (p - q); a pair within P counts twice.
     points = _with_samples(predictions, U)

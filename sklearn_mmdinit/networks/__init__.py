@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
+from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -24,8 +25,6 @@ from .._base.random_streams import StepRandom
 NORMALIZATIONS = (_BatchNorm, _InstanceNorm, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
 # Layers whose outputs are pre-activations, in the paper's sense.
 TAPPED = (nn.Linear, nn.Embedding, nn.Conv1d, nn.Conv2d, nn.Conv3d)
-# Layers whose calls are numbered, in the order of a pass: ``ModuleInfo.taps`` names some of them.
-NUMBERED = (*TAPPED, *NORMALIZATIONS)
 # Layers whose inputs are indices.
 EMBEDDINGS = (nn.Embedding, nn.EmbeddingBag)
 
@@ -38,6 +37,17 @@ NUMBERS_KEPT = 1 << 28
 Std = float | torch.Tensor
 
 
+class Tap(NamedTuple):
+    """A call that returns a pre-activation, whose gradient the detachment term needs.
+
+    It is a call of a layer in TAPPED, or of the normalization that follows directly.
+    """
+
+    layer: str  # its name
+    call: int = 0  # number of the call among those of this layer in a pass
+    axis: int = 0  # the axis of examples in its output
+
+
 def chunks_of_networks(
     logits: Callable[[int, StepRandom], torch.Tensor],
     n_copies: int,
@@ -46,10 +56,10 @@ def chunks_of_networks(
     random: StepRandom,
     draws: bool,
 ) -> list[Callable[[], torch.Tensor]]:
-    """A function for each chunk of K networks, which returns the chunk's logits.
+    """Divide K networks into chunks; a function for each chunk, which returns its logits.
 
-    ``logits(n, random)`` computes n networks. Without chunks the backward pass of all K networks
-    would keep `n_numbers` numbers. `draws`: whether the module draws random numbers.
+    ``logits(n, random)`` computes n networks. `n_numbers`: how many numbers autograd would keep for
+    all K networks. `draws`: whether the module draws random numbers.
     """
     n_chunks = max(min(n_chunks, n_copies), 1)
     n_kept = int(NUMBERS_KEPT * n_chunks / max(n_numbers, 1))

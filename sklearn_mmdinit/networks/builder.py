@@ -18,7 +18,7 @@ from .._base.mlp import MLP
 from .._base.module_factory import ModuleFactory
 from .._base.validation import warn_user
 from ..theta0 import Architecture, Theta0, arrays_of, digest_of, put_arrays_, qualified_name
-from . import EMBEDDINGS, paper_std
+from . import EMBEDDINGS, Tap, paper_std
 from .info import (
     N_EXAMPLES,
     ModuleInfo,
@@ -34,8 +34,8 @@ _ROWS_AT_A_TIME = 1024
 
 # Layers whose outputs are proportional to their weights and biases.
 _SCALING = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
-# Extreme factors, so that any other non-linearity or a bound shows. Multiplication by a power of
-# two is exact.
+# Extreme factors, so that outputs change unless each non-linearity f has f(c x) = c f(x) for all
+# c > 0, as ReLU has and ReLU6 has not. Multiplication by a power of two is exact.
 _FACTORS = (2.0**12, 2.0**-12)
 
 
@@ -66,8 +66,8 @@ class NetworkBuilder:
             # The arguments of an MLP say all that a pass would show.
             n, chain = known.n_classes, known.chain
             n_hidden = len(known.keywords["hidden_layer_sizes"])
-            n_calls = 2 if known.keywords["batch_norm"] else 1  # of a hidden layer
-            taps = dict.fromkeys(range(n_calls - 1, n_calls * n_hidden, n_calls), 0)
+            layers = "norms" if known.keywords["batch_norm"] else "linears"
+            taps = tuple(Tap(f"{layers}.{i}") for i in range(n_hidden))
             info = ModuleInfo(n, "gram", taps=taps, last_layer=known.last_layer, n_biases=n)
         else:
             _warn_if_drawn(factory, module)
@@ -148,7 +148,7 @@ def as_examples(X: np.ndarray, integers: bool) -> torch.Tensor:
 
 
 def _with_casts(factory: ModuleFactory, X: Any) -> ModuleFactory:
-    """The factory; `casts` is set if the module takes X as it is built, but not in float32."""
+    """The factory; `casts` is set if a pass of X works in the module's own dtypes alone."""
 
     def passes(module: nn.Module) -> bool:
         module.cpu().eval()

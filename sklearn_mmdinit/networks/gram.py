@@ -29,10 +29,10 @@ from typing import Any
 import torch
 from torch import nn
 
+from .._base.chunks import chunked
 from .._base.environment import in_single_precision
 from .._base.mlp import MLP
 from .._base.random_streams import StepRandom
-from .._base.threads import chunked
 from . import NUMBERS_ON_GPU, chunks_of_networks, paper_std, uses_batch_statistics
 
 # Layers without parameters that compute each number of their input on its own.
@@ -50,8 +50,8 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_
 _NUMBERS_IN_CACHE = 275_000
 _ARRAYS_A_LAYER = 3  # normals, outputs and activations
 # Weights are drawn directly if a layer has at least this many rows for each of its inputs and its
-# bias. This takes a third to a tenth of the time. 1 would be faster too, but would change the
-# results of version 0.1.
+# bias. This takes a third to a tenth of the time. 1 would be faster too, but would change
+# figures that tests hold.
 _MANY_ROWS = 2
 
 # A pivot below this fraction of its diagonal entry is only rounding error: its row is a linear
@@ -87,8 +87,10 @@ def gram_layers(module: nn.Module) -> list[Any]:
     flattens = [layer for layer in before if isinstance(layer, nn.Flatten)]
     flat_rows = all((layer.start_dim, layer.end_dim) == (1, -1) for layer in flattens)
     own_forward = any("forward" in vars(layer) for layer in (module, *layers))
+    # A batch norm without affine=True has no parameter.
+    norms = [id(layer) for layer in after if type(layer) is nn.BatchNorm1d]
     parameters = [id(p) for layer in layers for p in layer._parameters.values() if p is not None]
-    used_once = len(set(parameters)) == len(parameters)
+    used_once = all(len(set(ids)) == len(ids) for ids in (norms, parameters))
     return layers if known_types and flat_rows and used_once and not own_forward else []
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import joblib
@@ -18,7 +19,7 @@ from .._base.environment import kept_generators, with_gradients
 from .._base.random_streams import StepRandom
 from .._base.validation import add_error_context, warn_user
 from ..theta0 import qualified_name
-from . import NUMBERED, TAPPED, parameter_stds
+from . import NORMALIZATIONS, TAPPED, Tap, parameter_stds
 from .functional import functional_logits
 from .gram import gram_layers, gram_logits, has_hooks
 from .passes import explained_single_row, hidden_activations, hooked, isolated
@@ -40,12 +41,7 @@ class ModuleInfo:
     why_functional: str = ""  # why the sampler is not "gram"
     by_vmap: bool = True  # False: one network after the other
     n_activations: int = 0  # values that a pass computes for one example
-    # The calls that return pre-activations. Key: number of the call among those of layers in
-    # NUMBERED. Value: axis of examples in its output. These are calls of layers in TAPPED that do
-    # not return the logits. If a normalization follows directly, it is the normalization's call.
-    # For example, Linear, BatchNorm1d, ReLU, Linear have calls 0 (Linear), 1 (BatchNorm1d) and 2
-    # (Linear), and taps is {1: 0}.
-    taps: Mapping[int, int] = field(default_factory=dict)
+    taps: tuple[Tap, ...] = ()  # the calls that return pre-activations, but not the logits
     calls: tuple[str, ...] = ()  # names of the layers of TAPPED, in the order of all calls
     last_layer: str = ""  # the linear layer that returns the logits, or hidden_layer; "": none
     draws: bool = False  # whether a pass draws random numbers
@@ -106,7 +102,7 @@ def inspect_module(
         n_classes=seen.n_classes,
         sampler="gram",
         n_activations=seen.n_activations,
-        taps={call.number: call.axis for call in calls if call is not last and call.axis >= 0},
+        taps=tuple(call.tap for call in calls if call is not last and call.tap.axis >= 0),
         calls=tuple(call.layer for call in calls),
         last_layer=last_layer,
         n_biases=_n_biases(module.get_submodule(last_layer)) if last_layer else None,
@@ -169,8 +165,7 @@ class _Call:
     """One call of a layer of TAPPED."""
 
     layer: str
-    number: int  # as in ModuleInfo.taps
-    axis: int  # the axis of examples in its output; -1: there is none
+    tap: Tap  # its axis is -1 if the output has no axis of examples
     gives_logits: bool
 
 
@@ -203,25 +198,25 @@ def _observe(module: nn.Module, X: torch.Tensor) -> _Observed:
     """Run a pass on X, and one with a row fewer."""
     names = {layer: name for name, layer in module.named_modules()}
     outputs: list[tuple[str, torch.Tensor]] = []
-    numbers: list[int] = []  # number of each output's call, or of a normalization right after it
-    last_tapped: Any = None  # the last pre-activation
+    taps: list[Tap] = []  # of each output: its call, or that of a normalization right after it
+    latest: Any = None  # the last pre-activation
     fewer: list[torch.Size] = []
-    called: set[nn.Module] = set()
-    n_calls = n_numbers = 0
+    n_calls: Counter[nn.Module] = Counter()
+    n_numbers = 0
 
     def note(layer: nn.Module, args: Any, output: Any) -> None:
-        nonlocal n_numbers, n_calls, last_tapped
-        called.add(layer)
+        nonlocal n_numbers, latest
+        tap = Tap(names[layer], n_calls[layer])
+        n_calls[layer] += 1
         if isinstance(output, torch.Tensor):
             n_numbers += output.numel()
         if isinstance(layer, TAPPED):
             outputs.append((names[layer], output))
-            numbers.append(n_calls)
-            last_tapped = output
+            taps.append(tap)
+            latest = output
         # An activation in place hands on the same tensor, but raises its version.
-        elif isinstance(layer, NUMBERED) and args[0] is last_tapped and not last_tapped._version:
-            numbers[-1], last_tapped = n_calls, output
-        n_calls += isinstance(layer, NUMBERED)
+        elif isinstance(layer, NORMALIZATIONS) and args[0] is latest and not latest._version:
+            taps[-1], latest = tap, output
 
     with isolated_pass(module):
         state = _state_hash(module)
@@ -241,11 +236,11 @@ def _observe(module: nn.Module, X: torch.Tensor) -> _Observed:
         )
     _warn_if_unregistered(module, logits)
     calls = [
-        _Call(name, number, _axis(output.shape, less, len(X)), _is_same(output, logits))
-        for (name, output), number, less in zip(outputs, numbers, fewer, strict=False)
+        _Call(name, tap._replace(axis=_axis(output.shape, less, len(X))), _is_same(output, logits))
+        for (name, output), tap, less in zip(outputs, taps, fewer, strict=False)
     ]
     # If the pass reads values, other rows may call other layers.
-    idle = [] if reads.has_read else _idle_layers(module, logits, {names[part] for part in called})
+    idle = [] if reads.has_read else _idle_layers(module, logits, {names[part] for part in n_calls})
     return _Observed(calls, logits.shape[1], -(-n_numbers // len(X)), draws, stateful, idle)
 
 
@@ -369,7 +364,7 @@ def _axis(shape: torch.Size, fewer: torch.Size, n_rows: int) -> int:
 def _last_call(calls: Sequence[_Call], hidden_layer: str | None, module: nn.Module) -> _Call | None:
     """The call that returns the logits; None without calls.
 
-    If no call does, it is the last call of `hidden_layer`, or the last one if that is None.
+    If no call does: the last call of `hidden_layer`; without `hidden_layer` the last call of all.
     """
     if hidden_layer is not None:
         linear = linear_layers(module, [call.layer for call in calls])

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from itertools import count
 from typing import Any
 
 import torch
@@ -17,9 +18,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 from torch.nn.utils.parametrizations import _SpectralNorm
 
+from .._base.chunks import chunked
 from .._base.environment import in_single_precision
-from .._base.threads import chunked
-from . import EMBEDDINGS, NUMBERED, uses_batch_statistics
+from . import EMBEDDINGS, Tap, uses_batch_statistics
 from .gram import factor_and_shift, gram_layers
 
 # Rows that a thread passes through a chain at a time: enough for products at full rate.
@@ -121,9 +122,20 @@ def plain_attention() -> Iterator[None]:
         yield
     finally:
         with _attention_lock:
-            _n_plain_attention -= 1
+            _n_plain_attention = max(_n_plain_attention - 1, 0)  # 0 after a fork in this block
             if _n_plain_attention == 0:
                 _attention.close()
+
+
+def _forget_threads() -> None:
+    """Drop the lock and restore settings in a forked process, which has no thread in the block."""
+    global _attention_lock, _n_plain_attention
+    _attention_lock, _n_plain_attention = threading.Lock(), 0
+    _attention.close()
+
+
+if hasattr(os, "register_at_fork"):  # Windows does not fork
+    os.register_at_fork(after_in_child=_forget_threads)
 
 
 @contextmanager
@@ -190,7 +202,9 @@ def _outputs(layers: Sequence[nn.Module], X: torch.Tensor) -> torch.Tensor:
     return H
 
 
-def plain_pass(module: nn.Module, X: torch.Tensor) -> dict[nn.Module, list[Statistics]]:
+def update_running_statistics(
+    module: nn.Module, X: torch.Tensor
+) -> dict[nn.Module, list[Statistics]]:
     """Update running statistics from X by one pass, if the module has such state.
 
     Returns the mean and variance of the inputs of each batch norm, for each of its calls.
@@ -212,23 +226,25 @@ def plain_pass(module: nn.Module, X: torch.Tensor) -> dict[nn.Module, list[Stati
 
 
 def jacobian_norms(
-    module: nn.Module, X: torch.Tensor, n_classes: int, taps: Mapping[int, int]
+    module: nn.Module, X: torch.Tensor, n_classes: int, taps: Sequence[Tap]
 ) -> torch.Tensor:
     """Norms (B, d, L) of the rows of the Jacobians of the logits at theta0.
 
     The Jacobians are with respect to the input and to each pre-activation: the outputs of the calls
-    in `taps`, which is ``ModuleInfo.taps``. Batch normalization uses the mean and variance of X as
-    constants. Running statistics are updated from X.
+    in `taps`, which is ``ModuleInfo.taps``. They treat the mean and variance of batch normalization
+    as constants; gradients of the norms flow through both. Running statistics are updated from X.
     """
-    statistics, layers = plain_pass(module, X), gram_layers(module)
+    statistics, layers = update_running_statistics(module, X), gram_layers(module)
+    axes = {(module.get_submodule(tap.layer), tap.call): tap.axis for tap in taps}
     with plain_attention(), isolated(module):
         if layers:
-            norms = partial(_norms_of_chain, layers, taps=taps, statistics=statistics)
+            tapped = {layer for layer, _ in axes}  # a chain calls each of these once
+            norms = partial(_norms_of_chain, layers, tapped=tapped, statistics=statistics)
             return _by_rows(norms, module, X, ROWS_OF_JACOBIANS)
-        row_norms = _norms_of_rows(module, X, n_classes, taps, statistics)
-    # With separate heads a layer of one head affects its own classes only. The norms of the other
-    # classes there become 1, so that they add nothing to the loss. A class that no layer affects
-    # is detached, and keeps its norms.
+        row_norms = _norms_of_rows(module, X, n_classes, axes, statistics)
+    # If a network has several heads, the layers of one head do not affect the classes of another.
+    # The norms of these pairs of layer and class become 1, so that they add nothing to the loss. A
+    # class that no layer affects keeps its norms, which are almost 0, so that L_iod punishes it.
     affects = (row_norms.detach() > 1.001 * math.sqrt(_TINY)).any(dim=0)  # (d, L)
     of_other_heads = ~affects & affects.any(dim=0) & affects.any(dim=1, keepdim=True)
     return torch.where(of_other_heads, torch.ones_like(row_norms), row_norms)
@@ -237,18 +253,18 @@ def jacobian_norms(
 def _norms_of_chain(
     layers: Sequence[Any],
     X: torch.Tensor,
-    taps: Mapping[int, int],
+    tapped: Set[nn.Module],
     statistics: Mapping[nn.Module, Sequence[Statistics]],
 ) -> torch.Tensor:
     """Norms (B, d, L) for some of the rows, by the chain rule from the last layer to the first.
 
     `layers` are those of ``gram_layers``. Each row passes forward once, not once for each class.
     """
-    H, numbers = X, count()
+    H = X
     steps: list[tuple[_Pullback, bool]] = []  # of each layer; the bool: whether it is tapped
     for layer in layers[:-1]:
         H, pullback = _output_and_pullback(layer, H, statistics)
-        steps.append((pullback, isinstance(layer, NUMBERED) and next(numbers) in taps))
+        steps.append((pullback, layer in tapped))
     slopes = layers[-1].weight[:, None].expand(-1, len(X), -1)
     squares = []
     for pullback, is_tapped in reversed(steps):
@@ -289,7 +305,7 @@ def _norms_of_rows(
     module: nn.Module,
     X: torch.Tensor,
     n_classes: int,
-    taps: Mapping[int, int],
+    axes: Mapping[tuple[nn.Module, int], int],
     statistics: Mapping[nn.Module, Sequence[Statistics]],
 ) -> torch.Tensor:
     """Norms (B, d, L) for a module that is not a chain, by autograd through its own pass."""
@@ -299,7 +315,7 @@ def _norms_of_rows(
         rows = X.repeat(n_classes, *[1] * (X.ndim - 1))
         if rows.is_floating_point() and not rows.requires_grad:
             rows.requires_grad_()
-        logits, tapped = _logits_and_tapped(module, rows, taps, statistics)
+        logits, tapped = _logits_and_tapped(module, rows, axes, statistics)
         of_class = torch.eye(n_classes, dtype=logits.dtype, device=logits.device)
         of_class = of_class.repeat_interleave(len(X), dim=0)
         # A layer that gets only some of the rows, as in a mixture of experts, is skipped: its
@@ -336,20 +352,21 @@ def _norms_of_rows(
 def _logits_and_tapped(
     module: nn.Module,
     rows: torch.Tensor,
-    taps: Mapping[int, int],
+    axes: Mapping[tuple[nn.Module, int], int],
     statistics: Mapping[nn.Module, Sequence[Statistics]],
 ) -> tuple[torch.Tensor, list[tuple[torch.Tensor, int]]]:
-    """Logits of a pass; outputs of the calls in `taps`, each with its axis of examples."""
+    """Logits of a pass; outputs of the calls in `axes`, each with its axis of examples."""
     tapped: list[tuple[torch.Tensor, int]] = []
-    numbers = count()
+    n_calls: Counter[nn.Module] = Counter()
     remaining = {norm: iter(calls) for norm, calls in statistics.items()}
 
     def tap(layer: nn.Module, args: Any, output: Any) -> Any:
+        axis = axes.get((layer, n_calls[layer]))
+        n_calls[layer] += 1
         if layer in remaining:
             channels = (1, -1, *[1] * (args[0].ndim - 2))
             factor, shift = factor_and_shift(layer, *next(remaining[layer]))
             output = args[0] * factor.view(channels) + shift.view(channels)
-        axis = taps.get(next(numbers))
         if axis is None:
             return output
         if not output.requires_grad:  # the output of frozen layers
@@ -357,6 +374,6 @@ def _logits_and_tapped(
         tapped.append((output, axis))
         return output.clone()  # an operation in place must not change the tapped one
 
-    with hooked([part for part in module.modules() if isinstance(part, NUMBERED)], tap):
+    with hooked(list({*remaining, *(layer for layer, _ in axes)}), tap):
         logits = module(rows.clone())
     return logits, tapped
