@@ -20,7 +20,7 @@ from . import warm_start
 from ._base import module_factory as factories
 from ._base import validation as checks
 from ._base.environment import own_settings, torch_device
-from ._base.mlp import MLP, PERCEPTRON_DEFAULTS, perceptron
+from ._base.mlp import MLP, PERCEPTRON_DEFAULTS, checked_structure
 from ._base.random_streams import seeds_of
 from ._base.row_scale import warn_if_another_scale
 from .export import sklearn_mlp
@@ -729,7 +729,7 @@ class MLPClassifier(NetClassifier):
         of_source.pop("init", None)
         chosen = {name: getattr(self, name) for name in PERCEPTRON_DEFAULTS}
         chosen = {name: value for name, value in chosen.items() if value is not None}
-        keywords = perceptron(**(PERCEPTRON_DEFAULTS | of_source | chosen | sizes))
+        keywords = checked_structure(**(PERCEPTRON_DEFAULTS | of_source | chosen | sizes))
         for name, value in of_source.items():
             if value != keywords[name]:
                 needed = f"X, y and this classifier need {name}={keywords[name]!r}"

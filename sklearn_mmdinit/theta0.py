@@ -28,7 +28,7 @@ from safetensors.numpy import save
 from torch import nn
 
 from ._base.environment import kept_generators
-from ._base.mlp import MLP, mlp_without_weights, perceptron
+from ._base.mlp import MLP, checked_structure, mlp_without_weights
 from ._base.module_factory import uncompiled
 from ._base.validation import POSITIVE, check_argument, shortened
 
@@ -119,7 +119,9 @@ class Architecture:
         n_features, hidden_layer_sizes, n_classes, activation, batch_norm
             As :class:`MLP` takes them.
         """
-        keywords = perceptron(n_features, hidden_layer_sizes, n_classes, activation, batch_norm)
+        keywords = checked_structure(
+            n_features, hidden_layer_sizes, n_classes, activation, batch_norm
+        )
         module = mlp_without_weights(keywords)
         layers = tuple(f"linears.{layer}" for layer in range(len(module.linears)))
         has_gain = activation == "relu" and not batch_norm and len(layers) > 1
