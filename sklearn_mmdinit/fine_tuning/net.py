@@ -247,8 +247,9 @@ class Net(NeuralNetClassifier):
     touched, so that several threads can train at a time.
     """
 
-    # States of these generators after the last training. What `_multiplications` counts.
+    # States of the global generators after the last training.
     generator_states_: Sequence[torch.Tensor] = ()
+    # Multiplications of a pass of a mini-batch; None before the first training.
     n_multiplications_: float | None = None
 
     def __init__(self, *args: Any, seed: int | None = None, **kwargs: Any) -> None:
