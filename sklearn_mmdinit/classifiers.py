@@ -738,7 +738,7 @@ class MLPClassifier(NetClassifier):
 
     def _weights(self) -> Theta0:
         """The current weights."""
-        arrays = arrays_of(body_of(factories.uncompiled(self.module_)))
+        arrays = arrays_of(body_of(self.module_))  # first, because it checks for a fit
         return Theta0(self.theta0_.architecture, arrays)
 
     @property

@@ -22,11 +22,12 @@ from torch import nn
 
 from . import losses
 from ._base.environment import array_of, check_float32, own_settings
-from ._base.module_factory import ModuleFactory, uncompiled
+from ._base.module_factory import ModuleFactory
 from ._base.random_streams import StepRandom, seeds_of
 from ._base.validation import check_argument, check_fits_in_memory, integers, numbers
 from .coherence import coherence_of
 from .fine_tuning import labels
+from .fine_tuning.head import body_of
 from .graph.edges import neighbor_graph
 from .graph.label_spreading import spread_labels
 from .networks.builder import NetworkBuilder
@@ -72,7 +73,7 @@ class _Probe:
         if builder is None or builder.architecture.digest != architecture.digest:
             # A Theta0 can make only the built-in perceptron, and no other module.
             module = getattr(source, "module_", None) or theta0.to_module()
-            builder, _ = NetworkBuilder.of(ModuleFactory(uncompiled(module)), self.X)
+            builder, _ = NetworkBuilder.of(ModuleFactory(body_of(module)), self.X)
         self.builder: NetworkBuilder = builder
         self.network = builder.network_at(theta0.without_gain(), "cpu")
         own_scale = getattr(learned_by, "perturbation_scale", math.sqrt(0.5))

@@ -175,6 +175,16 @@ def test_sources_are_an_initializer_a_classifier_or_a_theta0(function, X):
 
 
 @each
+@pytest.mark.parametrize("learned", [False, True])
+def test_a_skip_connection_is_no_part_of_theta0(function, learned, X):
+    start = fitted(X).theta0_ if learned else None
+    clf = MLPClassifier((6,), warm_start_from=start, skip_connection=True, max_iter=1)
+    clf.fit(X, np.arange(40) % 2)
+    alone = function(clf.theta0_, X, random_state=0)
+    np.testing.assert_array_equal(function(clf, X, random_state=0), alone)
+
+
+@each
 def test_batch_normalisation_looks_at_the_mini_batch(function, X):
     # By functional, whose draws of the weights do not depend on the inputs.
     init = fitted(X, batch_norm=True, sampler="functional")

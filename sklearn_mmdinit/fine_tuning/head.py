@@ -51,7 +51,8 @@ class SkipConnection(nn.Module):
 
 
 def body_of(module: nn.Module) -> nn.Module:
-    """The module inside a SkipConnection; any other module unchanged."""
+    """The module without torch.compile and without a SkipConnection around it."""
+    module = uncompiled(module)
     return module.body if isinstance(module, SkipConnection) else module
 
 
