@@ -141,13 +141,22 @@ def test_rows_are_shuffled_by_the_seed(iterator, data):
 DROPOUT = nn.Sequential(nn.Linear(64, 10), nn.Dropout(0.2))
 
 
+class NoisySGD(torch.optim.SGD):
+    def step(self, closure=None):
+        loss = super().step(closure)
+        for parameter in self.param_groups[0]["params"]:
+            parameter.data += 0.01 * torch.randn_like(parameter)
+        return loss
+
+
 @pytest.mark.parametrize(
     "clf",
     [
         small(iterator_train=DataLoader, batch_size=np.int64(16)),
         NetClassifier(DROPOUT, random_state=0),
+        small(optimizer=NoisySGD),
     ],
-    ids=["DataLoader", "dropout"],
+    ids=["DataLoader", "dropout", "optimizer"],
 )
 def test_seeds_decide_all_and_global_generators_are_not_touched(clf, data):
     torch_state, numpy_state = torch.get_rng_state(), np.random.get_state()  # noqa: NPY002
