@@ -368,3 +368,8 @@ def test_further_rows_on_another_scale_are_told():
     with pytest.warns(UserWarning, match=r"of about 5, and X of about 1: .*transform_input"):
         clf.fit(X, y, X_unlabelled=further)
     clf.fit(X[:20], y[:20], X_unlabelled=on_scale(1, seed=1)[0])
+    # Indices for an embedding have no scale.
+    tokens = np.random.default_rng(0).integers(10, size=(120, 5))
+    words = nn.Sequential(nn.Embedding(200, 4), nn.Flatten(), nn.Linear(20, 2))
+    init = MMDInitializer(module=words, max_iter=0)
+    NetClassifier(warm_start_from=init, max_iter=0).fit(tokens, y, X_unlabelled=tokens + 190)
