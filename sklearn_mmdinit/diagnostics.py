@@ -349,8 +349,15 @@ class NeighborAgreement(NamedTuple):
             f"Of {self.n_labels} held-out labels neighbours predict {100 * self.neighbors:.0f} %, "
             f"a linear model {100 * self.linear:.0f} %, the most frequent class "
             f"{100 * self.most_frequent:.0f} %. Neighbours minus the better of the other two: "
-            f"{100 * lower:+.0f} to {100 * upper:+.0f} points (95 % interval). {advice}"
+            f"{_points(lower)} to {_points(upper)} points (95 % interval). {advice}"
         )
+
+
+def _points(difference: float) -> str:
+    """A difference of accuracies in points; its first digit if it would round to 0."""
+    points = 100 * difference
+    digits = ".0f" if abs(points) > 0.5 else ".1g"
+    return f"{points:+{digits}}" if points else "0"
 
 
 def _interval_of_difference(first: np.ndarray, second: np.ndarray) -> tuple[float, float]:

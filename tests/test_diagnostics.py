@@ -13,6 +13,7 @@ from torch import nn
 from nets import Conv, digit_images
 from sklearn_mmdinit import MLP, Architecture, MLPClassifier, MMDInitializer, NetClassifier, Theta0
 from sklearn_mmdinit.diagnostics import (
+    NeighborAgreement,
     coherence_kernel,
     dead_neuron_ratio,
     degenerate_softmax_ratio,
@@ -234,6 +235,14 @@ def test_few_labels_give_a_wide_interval_and_no_advice():
     lines = np.c_[np.arange(10.0), np.zeros(10)]
     found = neighbor_agreement(lines, np.arange(10) // 5, random_state=0)
     assert found.interval[1] - found.interval[0] > 0.3
+
+
+@pytest.mark.parametrize(
+    ("interval", "shown"),
+    [((-0.003, 0.172), "-0.3 to +17 points"), ((0.0, 0.0004), "0 to +0.04 points")],
+)
+def test_an_end_of_the_interval_shows_its_sign_if_it_has_one(interval, shown):
+    assert f" {shown} " in str(NeighborAgreement(0.8, 0.7, 0.1, 50, interval))
 
 
 def test_neighbors_agree_where_classes_are_clusters_and_not_where_a_line_parts_them():
