@@ -724,14 +724,7 @@ class MLPClassifier(NetClassifier):
             n_axes = len(shape) + 1
             raise ValueError(f"Found array with dim {n_axes}, but MLPClassifier expects <= 2")
         sizes = {"n_features": shape[0], "n_classes": n_classes}
-        factory = warm_start.factory_of(source, seed=seed, **sizes)
-        if source is not None and (factory is None or factory.module is not MLP):
-            raise ValueError(
-                f"{warm_start.name_of(source)} is not for a multi-layer perceptron, which "
-                "MLPClassifier needs; use NetClassifier"
-            )
-        of_source = dict(factory.keywords) if factory else {}
-        of_source.pop("init", None)
+        of_source = {} if source is None else warm_start.perceptron_keywords(source, **sizes)
         chosen = {name: getattr(self, name) for name in PERCEPTRON_DEFAULTS}
         chosen = {name: value for name, value in chosen.items() if value is not None}
         keywords = checked_structure(**(PERCEPTRON_DEFAULTS | of_source | chosen | sizes))

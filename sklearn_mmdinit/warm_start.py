@@ -214,6 +214,17 @@ def factory_of(source: Any, n_features: int, n_classes: int, seed: int = 0) -> M
     return factory_of_initializer(parameters, n_features, seed, n_classes)
 
 
+def perceptron_keywords(source: Any, n_features: int, n_classes: int) -> dict[str, Any]:
+    """The structure of a source's perceptron; an error if its module is another one."""
+    factory = factory_of(source, n_features, n_classes)
+    if factory is None or factory.module is not MLP:
+        raise ValueError(
+            f"{name_of(source)} is not for a multi-layer perceptron, which MLPClassifier needs; "
+            "use NetClassifier"
+        )
+    return {name: value for name, value in factory.keywords.items() if name != "init"}
+
+
 def name_of(source: Any) -> str:
     """The name of a source in error messages."""
     if theta0_in(source) is not None:
