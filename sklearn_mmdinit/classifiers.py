@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from numbers import Real
 from typing import Any, ClassVar, Self
@@ -20,7 +19,7 @@ from . import warm_start
 from ._base import module_factory as factories
 from ._base import validation as checks
 from ._base.environment import own_settings, torch_device
-from ._base.mlp import MLP, PERCEPTRON_DEFAULTS, perceptron
+from ._base.mlp import MLP, PERCEPTRON_DEFAULTS, checked_structure
 from ._base.random_streams import seeds_of
 from ._base.row_scale import warn_if_another_scale
 from .export import sklearn_mlp
@@ -373,44 +372,49 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
             )
         return factory
 
-    def _start(
+    def _find_start(
         self, X_given: Any, X: Any, n_classes: int, names: np.ndarray | None, seed: int
     ) -> warm_start.Start:
-        """The Start for rows X with columns of these names; does not change the classifier."""
+        """Where training starts, for rows X with columns of these names; changes no attribute.
+
+        `X_given` may carry theta0. Raises an error if a parameter does not suit the start, and
+        warns if X is on a wrong scale.
+        """
         source = warm_start.find_source(self.warm_start_from, X_given)
         factory = self._factory(source, X.shape[1:], n_classes, seed)
-        start = warm_start.start_at(source, factory, X, n_classes, names)
-        # An initializer that is fitted, here or in a Pipeline, warns about unscaled rows itself.
-        warned = start.must_learn or warm_start.attached_theta0(X_given) is not None
-        if not (warned or start.takes_integers):
-            checks.warn_if_unscaled(X, names)
-        # If warned, theta0 has no scale yet, or the initializer's `transform` compared it.
-        if not warned:
-            warn_if_another_scale(X, start.theta0.row_mean, start.theta0.row_spread)
+        start = warm_start.start_from(source, factory, X, n_classes, names)
+        if self.fine_tuning == "head-first" and not start.head:
+            raise ValueError(
+                "fine_tuning='head-first' needs a module whose logits come from an nn.Linear that "
+                "is not frozen and can take any weights; the logits of "
+                f"{start.architecture.module} do not; pass fine_tuning='paper'"
+            )
         if self.skip_connection and start.takes_integers and X.dtype.kind in "iu":
             raise ValueError(
                 "skip_connection=True multiplies X by weights, but the module has an embedding "
                 "layer and X holds its indices; pass skip_connection=False"
             )
-        head_first = self.fine_tuning == "head-first"
-        if head_first and not start.head:
-            raise ValueError(
-                "fine_tuning='head-first' needs a module whose logits come from an nn.Linear that "
-                "is not frozen and can take any weights; the logits of "
-                f"{start.theta0.architecture.module} do not; pass fine_tuning='paper'"
-            )
-        if checks.is_auto(self.fine_tuning):
-            head_first = start.source is not None and bool(start.head)
-        return replace(start, head_first=head_first)
+        if start.must_learn or warm_start.attached_theta0(X_given) is not None:
+            return start  # the initializer compares scales itself, in its `fit` or its `transform`
+        if not start.takes_integers:
+            checks.warn_if_unscaled(X, names)
+        warn_if_another_scale(X, start.theta0.row_mean, start.theta0.row_spread)
+        return start
 
-    def _begin(self, X_given: Any, X: Any) -> tuple[list[int], warm_start.Start]:
-        """Seeds of the validation split, training, weights and an initializer; and the start."""
+    def _resolve(self, X_given: Any, X: Any) -> tuple[list[int], warm_start.Start]:
+        """Seeds of the validation split, training, weights and an initializer; and the start.
+
+        Sets `fine_tuning_`, and the values of the other parameters that are "auto".
+        """
         # Always these four draws: two fits that differ only in warm_start_from have the same
         # split and mini-batches.
         seeds, names = seeds_of(self.random_state, 4), getattr(self, "feature_names_in_", None)
-        start = self._start(X_given, X, len(self.classes_), names, seeds[2])
+        start = self._find_start(X_given, X, len(self.classes_), names, seeds[2])
         self._takes_integers = start.takes_integers and X.dtype.kind in "iu"
-        self.fine_tuning_ = "head-first" if start.head_first else "paper"
+        self.fine_tuning_ = self.fine_tuning
+        if checks.is_auto(self.fine_tuning):
+            is_learned = start.source is not None
+            self.fine_tuning_ = "head-first" if is_learned and start.head else "paper"
         self._choices = {
             name: default if checks.is_auto(getattr(self, name)) else getattr(self, name)
             for name, default in _PROTOCOLS[self.fine_tuning_].items()
@@ -426,7 +430,7 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
         seeds: Sequence[int],
     ) -> None:
         """Make the net at the start, after an initializer that is not fitted has learned."""
-        build_net = partial(
+        make_net = partial(
             net.build_net,
             skorch_params=self._skorch_params(),
             optimizer=net.OPTIMIZERS.get(self.optimizer, self.optimizer),
@@ -435,17 +439,17 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
             device=torch_device(self.device),
             row_size=math.prod(self.input_shape_),
             seed=seeds[1],
-            module_draws=not start.theta0.architecture.is_perceptron,
+            module_draws=not start.architecture.is_perceptron,
             classes=list(range(len(self.classes_))),
         )
-        self.net_ = build_net(partial(start.build, self.skip_connection))
-        # That net already raises errors of skorch's parameters, before a long pre-training.
         if start.must_learn:
+            # Made only so that a wrong parameter of skorch raises before the pre-training.
+            make_net(partial(start.build, self.skip_connection))
             start = start.learn(X, X_unlabelled, None if self.random_state is None else seeds[3])
-            self.net_ = build_net(partial(start.build, self.skip_connection))
+        self.net_ = make_net(partial(start.build, self.skip_connection))
         self.theta0_ = start.theta0
         self.initializer_ = None if isinstance(start.source, Theta0) else start.source
-        if start.head_first:
+        if self.fine_tuning_ == "head-first":
             fit_head_(self.net_, start.head, rows, seeds[0])
 
     def _train(self, rows: net.Rows, n_epochs: int) -> Self:
@@ -501,10 +505,11 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
         if X_unlabelled is None:
             labels.warn_if_encoded(y, labelled, self.unlabelled_label)
         self.classes_, indices = labels.learn_classes(y[labelled], classes, self.unlabelled_label)
-        seeds, start = self._begin(X_given, X)
+        seeds, start = self._resolve(X_given, X)
         X = self._as_inputs(X)
         unlabelled = labels.validate_unlabelled(X_unlabelled, self._validated)
-        checks.warn_if_scaled_otherwise(X, unlabelled)
+        if not start.takes_integers:
+            checks.warn_if_scaled_otherwise(X, unlabelled)
         if unlabelled and not start.must_learn:
             checks.warn_user("X_unlabelled is not used: no initializer is fitted here")
         if start.must_learn and labelled.all() and not unlabelled:
@@ -553,7 +558,7 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
             raise ValueError(f"classes={given!r} are not those of the first call, {self.classes_}")
         self.classes_ = classes
         if first:
-            seeds, start = self._begin(X_given, X)
+            seeds, start = self._resolve(X_given, X)
             X = self._as_inputs(X)
         rows = self._rows(X, indices, labelled, sample_weight)
         if first:
@@ -719,17 +724,10 @@ class MLPClassifier(NetClassifier):
             n_axes = len(shape) + 1
             raise ValueError(f"Found array with dim {n_axes}, but MLPClassifier expects <= 2")
         sizes = {"n_features": shape[0], "n_classes": n_classes}
-        factory = warm_start.factory_of(source, seed=seed, **sizes)
-        if source is not None and (factory is None or factory.module is not MLP):
-            raise ValueError(
-                f"{warm_start.name_of(source)} is not for a multi-layer perceptron, which "
-                "MLPClassifier needs; use NetClassifier"
-            )
-        of_source = dict(factory.keywords) if factory else {}
-        of_source.pop("init", None)
+        of_source = {} if source is None else warm_start.perceptron_keywords(source, **sizes)
         chosen = {name: getattr(self, name) for name in PERCEPTRON_DEFAULTS}
         chosen = {name: value for name, value in chosen.items() if value is not None}
-        keywords = perceptron(**(PERCEPTRON_DEFAULTS | of_source | chosen | sizes))
+        keywords = checked_structure(**(PERCEPTRON_DEFAULTS | of_source | chosen | sizes))
         for name, value in of_source.items():
             if value != keywords[name]:
                 needed = f"X, y and this classifier need {name}={keywords[name]!r}"
@@ -738,7 +736,7 @@ class MLPClassifier(NetClassifier):
 
     def _weights(self) -> Theta0:
         """The current weights."""
-        arrays = arrays_of(body_of(factories.uncompiled(self.module_)))
+        arrays = arrays_of(body_of(self.module_))  # first, because it checks for a fit
         return Theta0(self.theta0_.architecture, arrays)
 
     @property

@@ -35,31 +35,33 @@ _MASS_POWER = 0.5
 _N_ROUNDS = 12
 _WIDTH, _WALK_LENGTH = 1024, 10.0
 
-Views = Sequence[np.ndarray]
-"""Descriptions of the same rows, each with rows of length 1: (n, width) in float32."""
+Representations = Sequence[np.ndarray]
+"""Arrays (n, width) in float32 that describe the same n examples, each row scaled to length 1."""
 
 
-def class_scores(views: Views, means: Views, shift: np.ndarray) -> np.ndarray:
-    """Sum of scale * cosine over the views, plus the shift of each class: (n, n_classes)."""
-    scores = zip(_SCALES, views, means, strict=False)
-    return shift + sum(scale * (view @ mean.T) for scale, view, mean in scores)
+def class_scores(
+    examples: Representations, means: Representations, shift: np.ndarray
+) -> np.ndarray:
+    """Sum of scale * cosine over the arrays, plus the shift of each class: (n, n_classes)."""
+    scores = zip(_SCALES, examples, means, strict=False)
+    return shift + sum(scale * (rows @ mean.T) for scale, rows, mean in scores)
 
 
 def fit_classes(
-    views: Views, given: np.ndarray, prior: np.ndarray
+    examples: Representations, given: np.ndarray, prior: np.ndarray
 ) -> tuple[list[np.ndarray], np.ndarray]:
-    """Means of classes in each view, of length 1, and the shift of each class, by EM.
+    """Means of classes in each array, of length 1, and the shift of each class, by EM.
 
     `given` (n, n_classes) is 1 at the class of each labelled row, and 0 elsewhere. `prior`
     (n, n_classes) is added to the scores of rows. A class with many rows gets a smaller shift.
     """
     labelled, uniform = given.any(axis=1), len(given) / given.shape[1]
-    means, shift = [normalize(given.T @ view) for view in views], np.zeros_like(given[0])
+    means, shift = [normalize(given.T @ rows) for rows in examples], np.zeros_like(given[0])
     for _ in range(_N_ROUNDS):
-        proba = softmax(class_scores(views, means, shift) + prior, axis=1)
+        proba = softmax(class_scores(examples, means, shift) + prior, axis=1)
         proba[labelled] = given[labelled]
         shift = -_MASS_POWER * np.log((proba.sum(axis=0) + 1.0) / uniform)
-        means = [normalize(proba.T @ view) for view in views]
+        means = [normalize(proba.T @ rows) for rows in examples]
     return means, shift
 
 
@@ -67,9 +69,10 @@ class EmbeddingClassifier(PartlyLabelled):
     r"""A classifier of embeddings, such as sentences, with few labels and many unlabelled rows.
 
     Rows x are scaled to length 1. :math:`h(x)` are features that an initializer learns from all
-    rows, scaled to length 1. Labels spread on the graph of nearest neighbours [1]_: :math:`f_c(x)`
-    is the share of class c among the labels that reach x, or the neighbours of x if x is a new row.
-    A logistic regression on the labelled rows gives class c the probability :math:`q_c(x)`. Then
+    rows, scaled to length 1. Labels spread on the graph of nearest neighbours [1]_. For a row of
+    ``fit``, :math:`f_c(x)` is the share of class c among the labels that reach it. For a new row,
+    it is the mean of this share over its nearest neighbours. A logistic regression on the labelled
+    rows gives class c the probability :math:`q_c(x)`. Then
 
     .. math::
 
@@ -198,7 +201,9 @@ class EmbeddingClassifier(PartlyLabelled):
             self._spreading = spreading.fit(rows[:n_labelled], indices)
         of_graph = None if self._spreading is None else self._spreading.label_distributions_
         prior = self._prior(rows, of_graph)
-        self.class_means_, self.class_shifts_ = fit_classes(self._views(rows), given, prior)
+        self.class_means_, self.class_shifts_ = fit_classes(
+            self._representations(rows), given, prior
+        )
         return self
 
     @own_settings()
@@ -208,7 +213,7 @@ class EmbeddingClassifier(PartlyLabelled):
         X = self._validated(X, reset=False)
         rows = _unit(X)
         spread = None if self._spreading is None else self._spreading.predict_proba(rows)
-        scores = class_scores(self._views(rows), self.class_means_, self.class_shifts_)
+        scores = class_scores(self._representations(rows), self.class_means_, self.class_shifts_)
         return np.asarray(softmax(scores + self._prior(rows, spread), axis=1))
 
     def _validated(self, X: Any, *y: Any, **options: Any) -> Any:
@@ -230,7 +235,7 @@ class EmbeddingClassifier(PartlyLabelled):
         with checks.inside_another(), checks.add_error_context("features"):
             return seeded(features, seed).fit(_scaled(rows), y)
 
-    def _views(self, rows: np.ndarray) -> list[np.ndarray]:
+    def _representations(self, rows: np.ndarray) -> list[np.ndarray]:
         """The rows, and their learned features."""
         if self.features_ is None:
             return [rows]

@@ -289,6 +289,6 @@ class LearnedFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         names = list(super().get_feature_names_out(input_features)) if self.with_row else []
         prefix = type(self).__name__.lower()
         for i, each in enumerate(self.initializers_):
-            last = each.theta0_.arrays[f"{each.theta0_.architecture.last_layer}.weight"]
-            names += [f"{prefix}{i}_{unit}" for unit in range(last.shape[1])]
+            last = each.to_module().get_submodule(each.theta0_.architecture.last_layer)
+            names += [f"{prefix}{i}_{unit}" for unit in range(last.in_features)]
         return np.asarray(names, dtype=object)

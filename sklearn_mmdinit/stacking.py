@@ -527,7 +527,7 @@ class StackedStartsClassifier(PartlyLabelled):
         rows = X if X.dtype.kind in "iu" else X.astype(np.float32, copy=False)
         names = getattr(self, "feature_names_in_", None)
         networks = [clone(network).set_params(warm_start_from=start) for start in given]
-        checked = [each._start(rows, rows, len(self.classes_), names, 0) for each in networks]
+        checked = [each._find_start(rows, rows, len(self.classes_), names, 0) for each in networks]
         return [
             start.learn(X, X_unlabelled, seed).source if start.must_learn else value
             for value, start in zip(given, checked, strict=True)

@@ -28,7 +28,7 @@ from safetensors.numpy import save
 from torch import nn
 
 from ._base.environment import kept_generators
-from ._base.mlp import MLP, mlp_without_weights, perceptron
+from ._base.mlp import MLP, checked_structure, mlp_without_weights
 from ._base.module_factory import uncompiled
 from ._base.validation import POSITIVE, check_argument, shortened
 
@@ -37,7 +37,8 @@ __all__ = ["Architecture", "Theta0", "load_theta0", "save_theta0"]
 _SUFFIX = ".safetensors"
 # Keys of the metadata of a safetensors file, which are texts.
 _KEY = "sklearn_mmdinit.module"  # the architecture, as JSON
-_KEY_0_1 = "sklearn_mmdinit.architecture"  # the same in files of version 0.1, of an MLP
+# Files of an MLP from before _KEY existed have this key. Development versions wrote them.
+_OLD_KEY = "sklearn_mmdinit.architecture"
 _GAIN_KEY = "sklearn_mmdinit.gain"
 _ROW_KEYS = {name: f"sklearn_mmdinit.{name}" for name in ("row_mean", "row_spread")}  # of arrays
 _DIGEST_KEY = "sklearn_mmdinit.digest"
@@ -119,7 +120,9 @@ class Architecture:
         n_features, hidden_layer_sizes, n_classes, activation, batch_norm
             As :class:`MLP` takes them.
         """
-        keywords = perceptron(n_features, hidden_layer_sizes, n_classes, activation, batch_norm)
+        keywords = checked_structure(
+            n_features, hidden_layer_sizes, n_classes, activation, batch_norm
+        )
         module = mlp_without_weights(keywords)
         layers = tuple(f"linears.{layer}" for layer in range(len(module.linears)))
         has_gain = activation == "relu" and not batch_norm and len(layers) > 1
@@ -161,7 +164,7 @@ class Architecture:
         """The architecture that a JSON object describes; a ValueError if it describes none."""
         try:
             fields: dict[str, Any] = json.loads(text)
-            if "module" not in fields:  # version 0.1 described MLPs by their arguments
+            if "module" not in fields:  # the arguments of an MLP, under _OLD_KEY
                 return cls.of_perceptron(**fields)
             parameters = tuple((str(name), str(value)) for name, value in fields.pop("parameters"))
             shape = tuple(int(n) for n in fields.pop("input_shape"))
@@ -453,7 +456,7 @@ def read_whole(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
         # The last three come from an element type that NumPy does not have.
         reason = f"{str(path)!r} is damaged or not a safetensors file"
         raise ValueError(f"{reason}: write it anew ({shortened(str(error))})") from error
-    # Files of version 0.1 have no digest.
+    # Files from before _DIGEST_KEY existed have no digest.
     if texts.pop(_DIGEST_KEY, None) not in (None, _digest(arrays, texts)):
         raise ValueError(f"{str(path)!r} is damaged: its contents have changed; write it anew")
     return arrays, texts
@@ -560,11 +563,11 @@ def load_theta0(path: str | os.PathLike[str], module: nn.Module | None = None) -
         hint = "call fit with this file as checkpoint, then save_theta0 with the fitted initializer"
         raise ValueError(f"{str(path)!r} is a checkpoint of a training, not a theta0: {hint}")
     try:
-        text = metadata.get(_KEY, metadata.get(_KEY_0_1))
+        text = metadata.get(_KEY, metadata.get(_OLD_KEY))
         if text is None:
             raise ValueError(f"the metadata has no {_KEY!r} but {sorted(metadata)}")
         architecture = Architecture.from_json(text)
-        if _KEY not in metadata:  # version 0.1 wrote no counters
+        if _KEY not in metadata:  # files with _OLD_KEY have no counters
             n_norms = len(mlp_without_weights(architecture.keywords).norms)
             for layer in range(n_norms):
                 arrays.setdefault(f"norms.{layer}.{_COUNTER}", np.zeros((), np.int64))

@@ -199,10 +199,10 @@ def _passes_theta0_on(step: Any) -> bool:
     return any(_passes_theta0_on(part) for parts in lists for _, part, *_ in parts)
 
 
-def factory_of(source: Any, n_features: int, n_classes: int, seed: int) -> ModuleFactory | None:
+def factory_of(source: Any, n_features: int, n_classes: int, seed: int = 0) -> ModuleFactory | None:
     """The factory of modules for a source; None if it has only arrays, or is None."""
     theta0 = theta0_in(source)
-    # A theta0 for another number of classes gets a fresh last layer in `start_at`.
+    # A theta0 for another number of classes gets a fresh last layer in `start_from`.
     if theta0 is not None and theta0.architecture.is_perceptron:
         keywords = theta0.architecture.keywords | {"n_classes": n_classes}
         return ModuleFactory(MLP, keywords, seed)
@@ -214,6 +214,17 @@ def factory_of(source: Any, n_features: int, n_classes: int, seed: int) -> Modul
     return factory_of_initializer(parameters, n_features, seed, n_classes)
 
 
+def perceptron_keywords(source: Any, n_features: int, n_classes: int) -> dict[str, Any]:
+    """The structure of a source's perceptron; an error if its module is another one."""
+    factory = factory_of(source, n_features, n_classes)
+    if factory is None or factory.module is not MLP:
+        raise ValueError(
+            f"{name_of(source)} is not for a multi-layer perceptron, which MLPClassifier needs; "
+            "use NetClassifier"
+        )
+    return {name: value for name, value in factory.keywords.items() if name != "init"}
+
+
 def name_of(source: Any) -> str:
     """The name of a source in error messages."""
     if theta0_in(source) is not None:
@@ -223,57 +234,50 @@ def name_of(source: Any) -> str:
 
 @dataclass(frozen=True)
 class Start:
-    """Where training starts: a module of the factory, at the source's theta0 if there is one."""
+    """Where training starts: a module of the factory, at theta0."""
 
     factory: ModuleFactory
-    fresh: Theta0  # the weights of a new module
-    source: Any = None  # a Theta0 or an initializer, fitted or not
-    learned: Theta0 | None = None  # of the source; None until an initializer has learned it
-    head: str = ""  # the linear layer that returns the logits, if its weights can be set
-    head_first: bool = False  # whether that layer is fitted before all layers are trained
-    takes_integers: bool = False  # whether the module has an embedding layer
+    architecture: Architecture  # of the factory's module, for the rows to train on
+    source: Any  # a Theta0 or an initializer, fitted or not; None for fresh weights
+    theta0: Theta0  # the source's; the weights of a new module if the source has none
+    head: str  # the linear layer that returns the logits, if its weights can be set
+    takes_integers: bool  # whether the module has an embedding layer
 
     @property
     def must_learn(self) -> bool:
         """Whether the source is an initializer that is not fitted yet."""
-        return self.source is not None and self.learned is None
+        return self.source is not None and theta0_in(self.source) is None
 
-    @property
-    def theta0(self) -> Theta0:
-        """The learned weights, or the fresh ones."""
-        return self.fresh if self.learned is None else self.learned
-
-    def build(self, skip_connection: bool = False) -> nn.Module:
+    def build(self, skip_connection: bool) -> nn.Module:
         """A new module at theta0, to be trained."""
         module = self.factory.build_to_train()
         set_theta0_(module, self.theta0)
         if not skip_connection:
             return module
-        sizes = self.fresh.architecture
-        return SkipConnection(module, sizes.n_features, sizes.n_classes)
+        return SkipConnection(module, self.architecture.n_features, self.architecture.n_classes)
 
     def learn(self, X: Any, X_unlabelled: Sequence[Any], seed: int | None) -> Start:
         """The start after a clone of the initializer has learned from all rows."""
         initializer = seeded(self.source, seed)
         # Only the number of classes in y affects an initializer.
-        y = np.arange(self.fresh.architecture.n_classes)
+        y = np.arange(self.architecture.n_classes)
         rows = joined([X, *X_unlabelled]) if X_unlabelled else X  # a memory map is not copied
         with (
             inside_another(),
             add_error_context(f"{name_of(initializer)} learns from all rows, X and X_unlabelled"),
         ):
             initializer.fit(rows, y)
-        return replace(self, source=initializer, learned=initializer.theta0_)
+        return replace(self, source=initializer, theta0=initializer.theta0_)
 
 
-def start_at(
+def start_from(
     source: Any,
     factory: ModuleFactory,
     X: Any,
     n_classes: int,
     feature_names: np.ndarray | None = None,
 ) -> Start:
-    """The Start of the factory's module for rows X and a source; an error if they do not fit.
+    """Where the factory's module starts for rows X and a source; an error if they do not fit.
 
     A theta0 for another number of classes gets a fresh last layer, with a warning.
     """
@@ -282,17 +286,17 @@ def start_at(
     if (n_logits := architecture.n_classes) != n_classes:
         name = architecture.module
         raise ValueError(f"y has {n_classes} classes, but {name} returns {n_logits} logits")
-    learned = theta0_in(source)
-    if learned is not None:
-        learned = _with_last_layer_of(fresh, learned)
-        set_theta0_(module, learned)
+    theta0 = fresh
+    if (learned := theta0_in(source)) is not None:
+        theta0 = _with_last_layer_of(fresh, learned)
+        set_theta0_(module, theta0)
         check_feature_names(source, feature_names)
     elif source is not None:
         _check_will_fit(source, module, architecture)
     head = architecture.last_layer
     if head and not can_be_fitted(module.get_submodule(head)):
         head = ""
-    return Start(factory, fresh, source, learned, head, takes_integers=takes_integers(module))
+    return Start(factory, architecture, source, theta0, head, takes_integers(module))
 
 
 def check_feature_names(initializer: Any, feature_names: np.ndarray | None) -> None:
@@ -309,7 +313,7 @@ def check_feature_names(initializer: Any, feature_names: np.ndarray | None) -> N
 def _check_will_fit(initializer: Any, module: nn.Module, architecture: Architecture) -> None:
     """Raise an error if a module cannot take the weights that an initializer will learn."""
     shape, n_classes = architecture.input_shape, architecture.n_classes
-    factory = factory_of(initializer, math.prod(shape), n_classes, seed=0)
+    factory = factory_of(initializer, math.prod(shape), n_classes)
     assert factory is not None
     try:
         set_theta0_(module, fresh_theta0(factory, factory.build(), shape))

@@ -13,6 +13,7 @@ from torch import nn
 from nets import Conv, digit_images
 from sklearn_mmdinit import MLP, Architecture, MLPClassifier, MMDInitializer, NetClassifier, Theta0
 from sklearn_mmdinit.diagnostics import (
+    NeighborAgreement,
     coherence_kernel,
     dead_neuron_ratio,
     degenerate_softmax_ratio,
@@ -175,6 +176,16 @@ def test_sources_are_an_initializer_a_classifier_or_a_theta0(function, X):
 
 
 @each
+@pytest.mark.parametrize("learned", [False, True])
+def test_a_skip_connection_is_no_part_of_theta0(function, learned, X):
+    start = fitted(X).theta0_ if learned else None
+    clf = MLPClassifier((6,), warm_start_from=start, skip_connection=True, max_iter=1)
+    clf.fit(X, np.arange(40) % 2)
+    alone = function(clf.theta0_, X, random_state=0)
+    np.testing.assert_array_equal(function(clf, X, random_state=0), alone)
+
+
+@each
 def test_batch_normalisation_looks_at_the_mini_batch(function, X):
     # By functional, whose draws of the weights do not depend on the inputs.
     init = fitted(X, batch_norm=True, sampler="functional")
@@ -224,6 +235,14 @@ def test_few_labels_give_a_wide_interval_and_no_advice():
     lines = np.c_[np.arange(10.0), np.zeros(10)]
     found = neighbor_agreement(lines, np.arange(10) // 5, random_state=0)
     assert found.interval[1] - found.interval[0] > 0.3
+
+
+@pytest.mark.parametrize(
+    ("interval", "shown"),
+    [((-0.003, 0.172), "-0.3 to +17 points"), ((0.0, 0.0004), "0 to +0.04 points")],
+)
+def test_an_end_of_the_interval_shows_its_sign_if_it_has_one(interval, shown):
+    assert f" {shown} " in str(NeighborAgreement(0.8, 0.7, 0.1, 50, interval))
 
 
 def test_neighbors_agree_where_classes_are_clusters_and_not_where_a_line_parts_them():

@@ -15,6 +15,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import normalize
+from torch import nn
+from torch.nn.utils.parametrize import register_parametrization
 
 from nets import Conv
 from sklearn_mmdinit import LearnedFeatures, MLPClassifier, MMDInitializer
@@ -143,6 +145,12 @@ def test_examples_of_a_module_may_have_any_shape(digits):
     assert features.n_features_in_ == 64
     with pytest.raises(ValueError, match=r"shape \(1, 4, 16\), fit saw shape \(1, 8, 8\)"):
         features.transform(images.reshape(-1, 1, 4, 16))
+    # A parametrized layer has no array of the name "weight".
+    last = register_parametrization(nn.Linear(7, 3), "weight", nn.Identity())
+    layers = nn.Linear(64, 7), nn.ReLU(), last
+    init = MMDInitializer(module=nn.Sequential(*layers), **SHORT)
+    features = LearnedFeatures([init], with_row=False).fit(digits[0])
+    assert len(features.get_feature_names_out()) == features.transform(digits[0]).shape[1] == 7
 
 
 def test_what_is_wrong_is_said_before_an_initializer_learns(digits, fitted):

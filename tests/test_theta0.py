@@ -286,13 +286,13 @@ def test_another_one_is_refused_by_name_and_unchanged(make, words, of_module, pa
     assert all(torch.equal(value, before[key]) for key, value in module.state_dict().items())
 
 
-# files of version 0.1, before perceptrons were modules like any other
+# files of an early development version, before perceptrons were modules like any other
 
 
 ROWS = torch.tensor([[0.5, -1.0, 2.0], [-0.25, 0.75, 0.0]])
 
 
-def test_a_perceptron_of_version_0_1():
+def test_a_perceptron_in_an_old_file():
     theta0 = load_theta0(DATA / "perceptron_0_1.safetensors")
     assert theta0.architecture == Architecture.of_perceptron(3, (4, 3), 2, "tanh", True)
     assert theta0.gain == ()
@@ -304,7 +304,7 @@ def test_a_perceptron_of_version_0_1():
     np.testing.assert_allclose(logits, expected, rtol=1e-5)
 
 
-def test_a_module_of_version_0_1():
+def test_a_module_in_an_old_file():
     module = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
     theta0 = load_theta0(DATA / "sequential_0_1.safetensors", module)
     architecture = theta0.architecture

@@ -34,7 +34,7 @@ PERCEPTRON_DEFAULTS: dict[str, Any] = {
 }
 
 
-def perceptron(
+def checked_structure(
     n_features: Any, hidden_layer_sizes: Any, n_classes: Any, activation: Any, batch_norm: Any
 ) -> dict[str, Any]:
     """The checked arguments that determine the structure of an :class:`MLP`."""
@@ -90,7 +90,9 @@ class MLP(nn.Module):
         init: str = "xavier",
     ) -> None:
         super().__init__()
-        keywords = perceptron(n_features, hidden_layer_sizes, n_classes, activation, batch_norm)
+        keywords = checked_structure(
+            n_features, hidden_layer_sizes, n_classes, activation, batch_norm
+        )
         check_argument("init", init, one_of(INITS))
         # Theta0 describes the module by these.
         self.keywords = keywords | {"init": str(init)}

@@ -144,9 +144,9 @@ def with_sizes(
 ) -> dict[str, Any]:
     """Arguments of a class, with ``n_features`` and ``n_classes`` if it needs them.
 
-    ``n_features`` is added if the class has this argument without a default. ``n_classes`` is added
-    if the class has this argument. If it is None, the class's default stays; without a default it
-    is the paper's two.
+    A class gets ``n_features`` if it has this argument without a default. It gets ``n_classes`` if
+    it has this argument. If the number of classes is None, the class keeps its default; a class
+    without a default gets 2, as in the paper.
     """
     takes = inspect.signature(module).parameters if inspect.isclass(module) else {}
     needs = {n for n, p in takes.items() if p.default is inspect.Parameter.empty}

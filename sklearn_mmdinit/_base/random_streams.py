@@ -81,7 +81,8 @@ class StepRandom:
         """Independent draws of this step for `n_parts` parts of the work, one for each thread."""
         if n_parts == 1:
             return [self]
-        n_used = 1 + len(self._parts)  # words that seed this object and its parts so far
+        # Seeds in use: one for this object and one for each part made so far.
+        n_used = 1 + len(self._parts)
         for word in self._step_sequence.generate_state(1 + n_parts)[n_used:].tolist():
             part = type(self)(self.seed, self.device)
             part.generator.manual_seed(word)

@@ -17,11 +17,12 @@ _NUMBERS_AT_A_TIME = 1 << 20  # float64 numbers of a block: 8 MiB
 _ROWS_COMPARED = 256
 # With fewer rows, or fewer values in them, a difference may be chance.
 _FEWEST_ROWS, _FEWEST_NUMBERS = 5, 100
-# Limits of the three ratios of `compare_scales`, which are near 1 on the same scale. Scales differ
-# if far > _FAR, or if both near < _NEAR and variance < _NARROW. Pixels from 0 to 1 have less than
-# 1/9 of the variance of standardized ones. Rows of a single cluster have little variance too, but
-# their mean is another one, so that near stays above _NEAR.
-_FAR, _NARROW, _NEAR = 5.0, 1 / 8, 1 / 2
+# Limits of the three ratios of `compare_scales`. On the same scale each ratio is about 1. Scales
+# differ if median_distance > _FAR, or if mean_distance < _NEAR and variance < _NARROW. Pixels from
+# 0 to 1 have less than 1/9 of the variance of standardized ones. Rows of a single cluster have
+# little variance too, but they lie away from the mean of all rows, so mean_distance stays above
+# _NEAR.
+_FAR, _NEAR, _NARROW = 5.0, 1 / 2, 1 / 8
 
 
 def _blocks(X: Any) -> Iterator[np.ndarray]:
@@ -63,12 +64,13 @@ class RowMoments:
 def compare_scales(X: Any, mean: np.ndarray, spread: np.ndarray) -> tuple[float, float, float]:
     """Compare rows X (n, ...) with earlier rows, whose means and standard deviations are given.
 
-    Returns three ratios (far, near, variance), each near 1 if both have the same scale:
+    Returns three ratios, each about 1 if both have the same scale:
 
-    - far: the median over the rows of X of the squared distance from `mean`, divided by the mean
-      squared distance of the earlier rows. A median ignores the few rows that lie far away
-      because they have a rare category.
-    - near: the mean squared distance of X from `mean`, divided by that of the earlier rows.
+    - median_distance: the median over the rows of X of the squared distance from `mean`, divided
+      by the mean squared distance of the earlier rows. A median ignores the few rows that lie far
+      away because they have a rare category.
+    - mean_distance: the mean squared distance of X from `mean`, divided by that of the earlier
+      rows.
     - variance: the total variance of X, divided by that of the earlier rows.
 
     Columns that did not vary in the earlier rows are left out. The last two ratios also leave out
@@ -81,15 +83,15 @@ def compare_scales(X: Any, mean: np.ndarray, spread: np.ndarray) -> tuple[float,
     if X.shape[0] < _FEWEST_ROWS or total == 0:
         return 1.0, 1.0, 1.0
     away = [np.square(block - mean)[:, known].sum(axis=1) / total for block in _blocks(X)]
-    far = float(np.median(np.concatenate(away)))
+    median_distance = float(np.median(np.concatenate(away)))
     moments = RowMoments().with_rows(X)
     varies = known & (moments.variance > 0)
     if moments.n * varies.sum() < _FEWEST_NUMBERS:
-        return far, 1.0, 1.0
+        return median_distance, 1.0, 1.0
     variance, total = moments.variance[varies].sum(), squares[varies].sum()
     shift = np.square(moments.mean - mean)[varies].sum()
-    near = float((variance + shift) / total)
-    return far, near, float(variance / total * moments.n / (moments.n - 1))
+    mean_distance = float((variance + shift) / total)
+    return median_distance, mean_distance, float(variance / total * moments.n / (moments.n - 1))
 
 
 @np.errstate(over="ignore", invalid="ignore")  # values too large for float32 raise elsewhere
@@ -97,10 +99,11 @@ def warn_if_another_scale(X: Any, mean: np.ndarray | None, spread: np.ndarray | 
     """Warn if rows X (n, ...) are on another scale than those that a theta0 was learned from."""
     if mean is None or spread is None or X.shape[1:] != mean.shape:
         return
-    far, near, variance = compare_scales(X, mean, spread)
-    if far > _FAR:
-        size, what = far, "lie {} times as far from the mean of the learned rows as those rows do"
-    elif near < _NEAR and variance < _NARROW:
+    median_distance, mean_distance, variance = compare_scales(X, mean, spread)
+    if median_distance > _FAR:
+        size = median_distance
+        what = "lie {} times as far from the mean of the learned rows as those rows do"
+    elif mean_distance < _NEAR and variance < _NARROW:
         size, what = variance, "vary {} times as much as the learned rows"
     else:
         return

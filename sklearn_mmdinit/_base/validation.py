@@ -169,7 +169,9 @@ def check_widths(value: Any) -> tuple[int, ...]:
         got = shortened(repr(value))
         raise ValueError(f"hidden_layer_sizes must be positive integers, got {got}")
     if len(sizes) > _MOST_LAYERS:
-        raise ValueError(f"hidden_layer_sizes must be at most {_MOST_LAYERS:,}, got {len(sizes):,}")
+        raise ValueError(
+            f"hidden_layer_sizes may list at most {_MOST_LAYERS:,} layers, got {len(sizes):,}"
+        )
     return tuple(int(size) for size in sizes)
 
 
@@ -258,7 +260,7 @@ def warn_if_scaled_otherwise(X: Any, unlabelled: Collection[Any]) -> None:
 
 
 def _as_numbers(X: np.ndarray, names: Any = None) -> np.ndarray:
-    """Objects or texts (n, n_features, ...) as float64; an error names the first other one."""
+    """Objects or texts (n, ...) as float64; an error names the first that is no finite number."""
     if X.dtype.kind not in "mM":
         with suppress(TypeError, ValueError, OverflowError):
             numbers = X.astype(np.float64)

@@ -51,7 +51,8 @@ class SkipConnection(nn.Module):
 
 
 def body_of(module: nn.Module) -> nn.Module:
-    """The module inside a SkipConnection; any other module unchanged."""
+    """The module without torch.compile and without a SkipConnection around it."""
+    module = uncompiled(module)
     return module.body if isinstance(module, SkipConnection) else module
 
 
@@ -62,8 +63,8 @@ def linear_head(
 
     A class without rows gets weights of 0. Its bias is the smallest other bias minus log(n + 1).
     """
-    C = _C
-    if len(y) < 4 * n_classes:
+    C, n_rows = _C, len(y)
+    if n_rows < 4 * n_classes:
         # With fewer than four rows a class, scikit-learn would warn that y looks like the target of
         # a regression. Repeating each row four times, with a quarter of C, is the same problem.
         H, y, C = np.repeat(H, 4, axis=0), np.repeat(y, 4), C / 4
@@ -72,7 +73,7 @@ def linear_head(
     coef, intercept = model.coef_, model.intercept_
     if len(model.classes_) == 2:  # one logit, which is the difference of two
         coef, intercept = np.r_[-coef, coef] / 2, np.r_[-intercept, intercept] / 2
-    W, b = np.zeros((n_classes, H.shape[1])), np.full(n_classes, intercept.min() - np.log1p(len(H)))
+    W, b = np.zeros((n_classes, H.shape[1])), np.full(n_classes, intercept.min() - np.log1p(n_rows))
     W[model.classes_], b[model.classes_] = coef, intercept
     return W, b
 

@@ -155,10 +155,9 @@ def accuracy(y: Any, predicted: np.ndarray, sample_weight: Any, unlabelled_label
     """Share of the rows with a label (n_samples,) whose label is predicted."""
     y, missing = replace_missing(y, unlabelled_label)
     labelled = is_labelled(y := column_or_1d(y), unlabelled_label) & ~missing
-    check_consistent_length(predicted, y, sample_weight)
-    if sample_weight is not None:
-        sample_weight = np.asarray(sample_weight)[labelled]
-    return float(accuracy_score(y[labelled], predicted[labelled], sample_weight=sample_weight))
+    check_consistent_length(predicted, y)
+    weights = validate_weights(sample_weight, labelled)
+    return float(accuracy_score(y[labelled], predicted[labelled], sample_weight=weights))
 
 
 # Weights

@@ -242,13 +242,14 @@ def _use_own_validation(dataset: Rows, y: Any = None, **params: Any) -> tuple[Ro
 class Net(NeuralNetClassifier):
     """A skorch net with weights of rows in the loss; a training that fails changes nothing.
 
-    `seed` seeds PyTorch's global generators during training, because modules, callbacks and loaders
-    of the caller may draw from them. If nothing draws from them, pass None. Then they are not
-    touched, so that several threads can train at a time.
+    `seed` seeds PyTorch's global generators during training, because modules, optimizers, callbacks
+    and loaders of the caller may draw from them. If nothing draws from them, pass None. Then they
+    are not touched, so that several threads can train at a time.
     """
 
-    # States of these generators after the last training. What `_multiplications` counts.
+    # States of the global generators after the last training.
     generator_states_: Sequence[torch.Tensor] = ()
+    # Multiplications of a pass of a mini-batch; None before the first training.
     n_multiplications_: float | None = None
 
     def __init__(self, *args: Any, seed: int | None = None, **kwargs: Any) -> None:
@@ -467,6 +468,10 @@ def build_net(
     can_fuse = optimizer in _FUSED and device.type in ("cpu", "cuda")
     if can_fuse and not given.keys() & _FUSED_EXCLUDES:
         defaults["optimizer__fused"] = True
+    # Only what the user supplies may draw from the global generators: a module, an optimizer, and
+    # parts of skorch such as callbacks and loaders. If there is none of these, no seed is needed.
+    is_own_optimizer = optimizer not in OPTIMIZERS.values()
+    may_draw = module_draws or is_own_optimizer or bool(skorch_params.keys() - {"verbose"})
     # Copies, because skorch changes the callbacks that it gets.
     callbacks = copy.deepcopy(list(given.get("callbacks") or []))
     best_epoch = BestEpoch(patience=math.inf, threshold=0, sink=noop, load_best=True)
@@ -477,8 +482,7 @@ def build_net(
         "optimizer": optimizer,
         "batch_size": batch_size,
         "device": device,
-        # Only parts of the caller draw from the global generators. Without them None suffices.
-        "seed": seed if module_draws or skorch_params.keys() - {"verbose"} else None,
+        "seed": seed if may_draw else None,
         **params,
     }
     net = Net(make_module, **(defaults | given | fixed))

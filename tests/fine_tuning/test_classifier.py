@@ -141,13 +141,22 @@ def test_rows_are_shuffled_by_the_seed(iterator, data):
 DROPOUT = nn.Sequential(nn.Linear(64, 10), nn.Dropout(0.2))
 
 
+class NoisySGD(torch.optim.SGD):
+    def step(self, closure=None):
+        loss = super().step(closure)
+        for parameter in self.param_groups[0]["params"]:
+            parameter.data += 0.01 * torch.randn_like(parameter)
+        return loss
+
+
 @pytest.mark.parametrize(
     "clf",
     [
         small(iterator_train=DataLoader, batch_size=np.int64(16)),
         NetClassifier(DROPOUT, random_state=0),
+        small(optimizer=NoisySGD),
     ],
-    ids=["DataLoader", "dropout"],
+    ids=["DataLoader", "dropout", "optimizer"],
 )
 def test_seeds_decide_all_and_global_generators_are_not_touched(clf, data):
     torch_state, numpy_state = torch.get_rng_state(), np.random.get_state()  # noqa: NPY002
@@ -359,3 +368,8 @@ def test_further_rows_on_another_scale_are_told():
     with pytest.warns(UserWarning, match=r"of about 5, and X of about 1: .*transform_input"):
         clf.fit(X, y, X_unlabelled=further)
     clf.fit(X[:20], y[:20], X_unlabelled=on_scale(1, seed=1)[0])
+    # Indices for an embedding have no scale.
+    tokens = np.random.default_rng(0).integers(10, size=(120, 5))
+    words = nn.Sequential(nn.Embedding(200, 4), nn.Flatten(), nn.Linear(20, 2))
+    init = MMDInitializer(module=words, max_iter=0)
+    NetClassifier(warm_start_from=init, max_iter=0).fit(tokens, y, X_unlabelled=tokens + 190)

@@ -99,6 +99,10 @@ def test_a_class_without_a_row_is_never_predicted(data, init):
     clf = MLPClassifier(warm_start_from=init, **HEAD_ALONE).fit(X, y, classes=[0, 1, 2])
     assert set(clf.predict(data[0])) == {0, 1}
     assert clf.predict_proba(data[0])[:, 2].max() < 0.1
+    # Three equal rows, two of class 0 and one of class 1: the odds are 2, by the biases alone.
+    clf.fit(X[[0, 0, 0]], [0, 0, 1], classes=[0, 1, 2])
+    half = np.log(2) / 2
+    np.testing.assert_allclose(clf.intercepts_[-1], [half, -half, -half - np.log(4)], atol=1e-2)
     # One class alone says nothing about a boundary: the last layer stays.
     alone = MLPClassifier(warm_start_from=init, **HEAD_ALONE)
     with pytest.warns(UserWarning, match="of one class, so the last layer is not fitted"):

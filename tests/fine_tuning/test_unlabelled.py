@@ -90,6 +90,9 @@ def test_the_score_leaves_them_out(data):
     assert clf.score(X, few) == pytest.approx(hits.mean())
     expected = np.average(hits, weights=weights[known])
     assert clf.score(X, few.tolist(), sample_weight=weights) == pytest.approx(expected)
+    assert clf.score(X, few, sample_weight=2.0) == clf.score(X, few)
+    with pytest.raises(ValueError, match="sample_weight must not be negative"):
+        clf.score(X, few, sample_weight=-weights)
     with pytest.raises(ValueError, match="y has no labelled rows: all 5"):
         clf.score(X[:5], np.full(5, -1))
 
