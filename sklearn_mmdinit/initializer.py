@@ -615,7 +615,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         X = self._validated(X, reset=False)
         coherence, theta0 = coherence_of(self.coherence, X), self.theta0_.without_gain()
         config, device = self._config(len(X), coherence), torch_device(self.device)
-        batches = self._row_batches(X, coherence, config, self._state.seed)
+        batches = self._row_batches(X, coherence, config, self._state.seed, for_score=True)
         loss = mean_loss(self._builder, batches, config, theta0, _FIRST_SCORE_STEP, device)
         if not math.isfinite(loss):
             raise ValueError("the loss of X is not finite: values of X are too large; scale X")
@@ -750,12 +750,18 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
                 )
 
     def _row_batches(
-        self, X: np.ndarray, coherence: Coherence | None, config: Config, seed: int
+        self,
+        X: np.ndarray,
+        coherence: Coherence | None,
+        config: Config,
+        seed: int,
+        *,
+        for_score: bool = False,
     ) -> RowBatches:
         """Mini-batches of rows X, with positive pairs if there is a coherence."""
         pairs = None
         if coherence is not None:
-            walk = self._walks.of(coherence, self.embedding_, X, self.verbose)
+            walk = self._walks.of(coherence, self.embedding_, X, self.verbose, for_score=for_score)
             length = float(coherence.walk_length)
             pairs = PositivePairs(walk, length, seed, coherence.augmentation)
         return RowBatches(X, config.rows_a_step, seed, self._builder.as_examples, pairs)
