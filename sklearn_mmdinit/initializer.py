@@ -287,8 +287,9 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         Mean loss of each window, and the lowest of them.
     embedding_ : estimator or None
         The ``coherence.embedding``, fitted.
-    converged_ : bool
-        With coherence: whether L_coh had stopped falling when the learning rate began to fall.
+    converged_ : bool or None
+        Whether L_coh had stopped falling when the learning rate began to fall; None without
+        coherence.
     gain_ : tuple of float
         Factor of each hidden layer's weights in ``theta0_``; empty if the network allows no gain.
     config_ : Config
@@ -801,6 +802,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         self.loss_curve_ = [record["loss"] for record in self.history_]
         self.best_loss_ = min(self.loss_curve_, default=np.inf)
         self.n_iter_ = state.n_epochs
+        self.converged_: bool | None = None
         if H is not None:
             levels = state.levels_before_the_fall(config, n_rows // config.rows_a_step)
             self._judge_coherence(levels, H, n_rows)
