@@ -41,9 +41,10 @@ from .networks.info import SAMPLERS
 from .theta0 import Architecture, Theta0, checked_path
 from .training import Config, resolve
 from .training.checkpoint import Checkpointer
-from .training.loop import State, mean_loss, train
+from .training.loop import mean_loss, train
 from .training.minibatches import PositivePairs, RowBatches
 from .training.schedule import SPAN, is_still_falling
+from .training.state import State
 from .training.streams import UNKNOWN, LoaderEpochs, StreamBatches
 from .warm_start import attach_theta0
 
@@ -534,7 +535,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         checkpointer = Checkpointer(path, settings, config.term_names)
         state = checkpointer.first_state(fresh)
         self._prepare(X, coherence, config, fresh.seed)
-        last_epoch = None if config.length_by_level else config.max_iter
+        last_epoch = None if config.ends_by_coherence else config.max_iter
         try:
             # A checkpoint may hold all epochs. With max_iter=0 nothing is trained, but the graph is
             # built, so that its errors are raised.

@@ -217,7 +217,7 @@ def test_auto_has_a_step_for_every_twenty_rows_at_least(n_rows, fewest, most):
     assert (
         of_auto.coherence == config(coherence=Coherence(batch_size=of_auto.rows_a_step)).coherence
     )
-    assert not config(n_rows, coherence="auto", max_iter=3).length_by_level
+    assert not config(n_rows, coherence="auto", max_iter=3).ends_by_coherence
 
 
 def test_auto_has_fewer_neighbours_where_few_rows_differ():

@@ -78,7 +78,7 @@ class Config:
         return perturbed + (2 * self.coherence.n_walks if self.coherence else 0)
 
     @property
-    def length_by_level(self) -> bool:
+    def ends_by_coherence(self) -> bool:
         """Whether training ends when L_coh has stopped falling, and not after max_iter epochs."""
         return self.most_steps > 0
 

@@ -22,7 +22,7 @@ from ..theta0 import (
     remove_unfinished_files,
     write_whole,
 )
-from .loop import State
+from .state import State
 
 _VERSION_KEY = "sklearn_mmdinit.version"  # of the package that wrote the file
 _ARRAY = "sklearn_mmdinit.array"  # marks the name of an array in JSON
