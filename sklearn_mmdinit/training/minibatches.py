@@ -102,11 +102,11 @@ class RowBatches:
                 yield batch
 
     def epoch(
-        self, number: int, first: int, first_step: int, device: torch.device
+        self, number: int, n_done: int, first_step: int, device: torch.device
     ) -> Iterator[tuple[torch.Tensor, bool]]:
-        """Mini-batches (B, ...) of an epoch after the `first` ones; whether each is the last."""
-        mini_batches = self.mini_batches(self.order(number)[first:], first_step, device)
-        for n_steps, batch in enumerate(mini_batches, first + 1):
+        """The epoch's mini-batches (B, ...) but the first `n_done`; whether each is the last."""
+        mini_batches = self.mini_batches(self.order(number)[n_done:], first_step, device)
+        for n_steps, batch in enumerate(mini_batches, n_done + 1):
             yield batch, n_steps == self.steps_an_epoch
 
 
