@@ -140,7 +140,7 @@ def _read_or_streamed(
             "coherence.graph is a matrix, whose rows must be in the order of the data, but a "
             "DataLoader may shuffle; pass its Dataset"
         )
-    epochs = LoaderEpochs(loader, name, seed)
+    epochs = LoaderEpochs(loader, name, seed, pairs_wanted=coherence is not None)
     is_stream = is_loader or isinstance(data, IterableDataset)
     if not (is_stream if coherence is None else epochs.has_pairs):
         return _read(epochs), None

@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader
 
 from .._base.environment import array_of, seeded_for_user_code
 from .._base.random_streams import augmentation_generator, loader_seed
-from .._base.validation import add_error_context
+from .._base.validation import add_error_context, warn_user
 from . import Config
 from .minibatches import Augmentation, augmented, augmented_on_device, takes_tensors
 
@@ -36,8 +36,10 @@ class LoaderEpochs:
     keeps them for ``of(0)``.
     """
 
-    def __init__(self, loader: DataLoader[Any], name: str, seed: int) -> None:
-        self.name = name
+    def __init__(
+        self, loader: DataLoader[Any], name: str, seed: int, *, pairs_wanted: bool = False
+    ) -> None:
+        self.name, self._pairs_wanted = name, pairs_wanted
         self.n_rows = UNKNOWN  # of the last pass that has ended; until then by the loader's length
         self._loader, self._seed = loader, seed
         self._rest, self._read = self._pass(0), deque[Views]()
@@ -84,6 +86,8 @@ class LoaderEpochs:
                 views = _views_of(item)
                 first = views if first is None else first
                 _check_alike(views, first)
+            if self._pairs_wanted and epoch == number == 0:
+                _warn_if_shapes_differ(item, self.name)
             n_rows += len(views[0])
             yield views
         self.n_rows = n_rows
@@ -115,6 +119,21 @@ def _views_of(item: Any) -> Views:
             got = f"{tuple(first.shape)} and {tuple(getattr(other, 'shape', ()))}"
             raise ValueError(f"two views of an example must have one shape and dtype, got {got}")
     return tuple(views)
+
+
+def _warn_if_shapes_differ(item: Any, name: str) -> None:
+    """Warn if the labels in (x, labels) may be a view of another size."""
+    match item:
+        case [torch.Tensor() as first, torch.Tensor() as second, *_]:
+            floats = first.ndim == second.ndim >= 3 and second.is_floating_point()
+        case _:
+            return
+    if floats and first.shape != second.shape:
+        warn_user(
+            f"data={name} gives tensors of shapes {tuple(first.shape)} and {tuple(second.shape)}; "
+            "the second is taken for labels, because two views of an example must have one shape; "
+            "resize them to one shape, or leave the second out if it is no view"
+        )
 
 
 def _check_alike(views: Views, first: Views) -> None:
