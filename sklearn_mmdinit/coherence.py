@@ -193,7 +193,7 @@ def coherence_of(value: Any, X: np.ndarray | None = None) -> Coherence | None:
 
 
 def brings_edges(coherence: Coherence | None) -> bool:
-    """Whether the graph is a matrix; its row i then stands for row i of one array."""
+    """Whether the graph is a matrix. Its row i belongs to row i of X, so nothing may shuffle X."""
     return coherence is not None and is_matrix(coherence.graph)
 
 

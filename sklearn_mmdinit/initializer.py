@@ -91,8 +91,9 @@ class _HiddenFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return rows
 
 
-# auto_wrap_output_keys=None: scikit-learn must not make a DataFrame of this `transform`'s result,
-# because a DataFrame cannot carry theta0. It does so for `_HiddenFeatures.transform`.
+# auto_wrap_output_keys=None switches scikit-learn's set_output off for the `transform` of this
+# class, because a DataFrame cannot carry theta0. `_HiddenFeatures.transform` keeps set_output: that
+# is why there are two classes.
 class _CarriesTheta0(_HiddenFeatures, auto_wrap_output_keys=None):  # type: ignore[call-arg]
     """Returns X as an array that carries theta0 to the next step, or hidden activations."""
 
@@ -537,8 +538,8 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         self._prepare(X, coherence, config, fresh.seed)
         last_epoch = None if config.ends_by_coherence else config.max_iter
         try:
-            # A checkpoint may hold all epochs. With max_iter=0 nothing is trained, but the graph is
-            # built, so that its errors are raised.
+            # Skips `_train` if the checkpoint holds all epochs. But with max_iter=0 `_train` runs:
+            # it takes no step, but it builds the graph, which may raise an error.
             if last_epoch != state.n_ended or not config.max_iter:
                 self._train(X, coherence, config, state, last_epoch, epochs, checkpointer)
             checkpointer.write_at_end()
@@ -706,7 +707,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         epochs: LoaderEpochs | None = None,
         keep: Checkpointer | None = None,
     ) -> None:
-        """Train up to the end of epoch `last_epoch`; if None, until L_coh has stopped falling."""
+        """Train until epoch `last_epoch` ends; if None, for as many steps as L_coh decides."""
         batches: RowBatches | StreamBatches
         if epochs is None:
             batches = self._row_batches(X, coherence, config, state.seed)
@@ -876,7 +877,7 @@ def _warn_if_an_epoch_is_short(config: Config, n_rows: int) -> None:
 def _check_same_network(before: Architecture, now: Architecture) -> None:
     """Raise a ValueError if the network is not the one that a warm start goes on from."""
     described = [
-        # Functions have an address in their repr, which another process changes.
+        # Functions have an address in their repr, which differs in another process.
         {name: re.sub(" at 0x[0-9a-f]+", "", str(value)) for name, value in both.items()}
         for both in (dict(each.parameters) | vars(each) for each in (before, now))
     ]

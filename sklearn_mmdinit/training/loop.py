@@ -62,7 +62,7 @@ def _stacked(terms: Any) -> torch.Tensor:
 def training_threads(
     network: nn.Module, info: ModuleInfo, n_rows: int, device: torch.device
 ) -> AbstractContextManager[None]:
-    """A context manager that divides the work among threads; `n_rows` pass the network at once."""
+    """A context manager that divides the work among threads; `n_rows` go through it at once."""
     if info.sampler != "gram":
         return nullcontext()  # PyTorch's own threads, within each operation
     linears = [layer for layer in gram_layers(network) if isinstance(layer, nn.Linear)]
@@ -81,7 +81,7 @@ def train(
     verbose: Any = 0,
     keep: Callable[[State], None] | None = None,
 ) -> None:
-    """Train until epoch `last_epoch` ends; if it is None, for as many steps as L_coh decides.
+    """Train until epoch `last_epoch` ends; if None, for as many steps as `planned_steps` gives.
 
     Changes the state in place. Training that stops and goes on equals uninterrupted training, bit
     for bit, even if it stops inside an epoch. `keep` gets a copy of the state at the end of each

@@ -56,7 +56,10 @@ class PositivePairs:
 
 @dataclass(frozen=True)
 class RowBatches:
-    """Mini-batches of an array's rows, each at most once an epoch; a memory map is not copied."""
+    """Mini-batches of an array's rows; each row is in at most one of them an epoch.
+
+    A memory map is not copied.
+    """
 
     X: np.ndarray
     size: int  # rows of a step, without the second rows of pairs
