@@ -193,7 +193,7 @@ def coherence_of(value: Any, X: np.ndarray | None = None) -> Coherence | None:
 
 
 def brings_edges(coherence: Coherence | None) -> bool:
-    """Whether the graph is a matrix; its row i then stands for row i of one array."""
+    """Whether the graph is a matrix. Its row i belongs to row i of X, so nothing may shuffle X."""
     return coherence is not None and is_matrix(coherence.graph)
 
 
@@ -298,15 +298,23 @@ def fit_embedding(coherence: Coherence, X: np.ndarray, seed: int) -> Any:
 
 
 class Walks:
-    """Caches the graphs of the last two arrays of rows; a pickle does not contain them.
+    """Caches the graph of the training rows, and that of the rows scored last.
 
-    There are two, so that ``score`` on other rows does not replace the graph of the training rows.
+    A pickle does not contain them.
     """
 
     def __init__(self) -> None:
-        self._walks: dict[str, Walk] = {}
+        self._cached: dict[bool, tuple[str | None, Walk]] = {}  # by `for_score`
 
-    def of(self, coherence: Coherence, embedding: Any, X: np.ndarray, verbose: Any = 0) -> Walk:
+    def of(
+        self,
+        coherence: Coherence,
+        embedding: Any,
+        X: np.ndarray,
+        verbose: Any = 0,
+        *,
+        for_score: bool = False,
+    ) -> Walk:
         """Walks among rows X (n, ...), whose neighbours are searched in a fitted embedding."""
         name = "X" if embedding is None else f"the output of {_name(embedding)}"
         rows = X if embedding is None else _embedded(embedding, X, name)
@@ -318,14 +326,16 @@ class Walks:
             "graph": coherence.graph,
         }
         key = _hash((options, rows))
-        if key in self._walks:
-            return self._walks[key]
-        with add_error_context(f"neighbours were searched in {name}"):
-            edges = neighbor_graph(rows, memory=coherence.memory, verbose=verbose, **options)
-            walk = Walk.on(edges)
+        walk = dict(self._cached.values()).get(key)
+        if walk is None:
+            with add_error_context(f"neighbours were searched in {name}"):
+                edges = neighbor_graph(rows, memory=coherence.memory, verbose=verbose, **options)
+                walk = Walk.on(edges)
+        elif for_score:
+            return walk  # a score of the training rows replaces no graph
         if key is not None:
             # A new dict, because another thread may read the old one.
-            self._walks = dict([*self._walks.items()][-1:]) | {key: walk}
+            self._cached = self._cached | {for_score: (key, walk)}
         return walk
 
     def __reduce__(self) -> Any:

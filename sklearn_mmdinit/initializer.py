@@ -41,9 +41,10 @@ from .networks.info import SAMPLERS
 from .theta0 import Architecture, Theta0, checked_path
 from .training import Config, resolve
 from .training.checkpoint import Checkpointer
-from .training.loop import State, mean_loss, train
+from .training.loop import mean_loss, train
 from .training.minibatches import PositivePairs, RowBatches
 from .training.schedule import SPAN, is_still_falling
+from .training.state import State
 from .training.streams import UNKNOWN, LoaderEpochs, StreamBatches
 from .warm_start import attach_theta0
 
@@ -90,8 +91,9 @@ class _HiddenFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return rows
 
 
-# auto_wrap_output_keys=None: scikit-learn must not make a DataFrame of this `transform`'s result,
-# because a DataFrame cannot carry theta0. It does so for `_HiddenFeatures.transform`.
+# auto_wrap_output_keys=None switches scikit-learn's set_output off for the `transform` of this
+# class, because a DataFrame cannot carry theta0. `_HiddenFeatures.transform` keeps set_output: that
+# is why there are two classes.
 class _CarriesTheta0(_HiddenFeatures, auto_wrap_output_keys=None):  # type: ignore[call-arg]
     """Returns X as an array that carries theta0 to the next step, or hidden activations."""
 
@@ -287,8 +289,9 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         Mean loss of each window, and the lowest of them.
     embedding_ : estimator or None
         The ``coherence.embedding``, fitted.
-    converged_ : bool
-        With coherence: whether L_coh had stopped falling when the learning rate began to fall.
+    converged_ : bool or None
+        Whether L_coh had stopped falling when the learning rate began to fall; None without
+        coherence.
     gain_ : tuple of float
         Factor of each hidden layer's weights in ``theta0_``; empty if the network allows no gain.
     config_ : Config
@@ -533,10 +536,10 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         checkpointer = Checkpointer(path, settings, config.term_names)
         state = checkpointer.first_state(fresh)
         self._prepare(X, coherence, config, fresh.seed)
-        last_epoch = None if config.length_by_level else config.max_iter
+        last_epoch = None if config.ends_by_coherence else config.max_iter
         try:
-            # A checkpoint may hold all epochs. With max_iter=0 nothing is trained, but the graph is
-            # built, so that its errors are raised.
+            # Skips `_train` if the checkpoint holds all epochs. But with max_iter=0 `_train` runs:
+            # it takes no step, but it builds the graph, which may raise an error.
             if last_epoch != state.n_ended or not config.max_iter:
                 self._train(X, coherence, config, state, last_epoch, epochs, checkpointer)
             checkpointer.write_at_end()
@@ -615,7 +618,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         X = self._validated(X, reset=False)
         coherence, theta0 = coherence_of(self.coherence, X), self.theta0_.without_gain()
         config, device = self._config(len(X), coherence), torch_device(self.device)
-        batches = self._row_batches(X, coherence, config, self._state.seed)
+        batches = self._row_batches(X, coherence, config, self._state.seed, for_score=True)
         loss = mean_loss(self._builder, batches, config, theta0, _FIRST_SCORE_STEP, device)
         if not math.isfinite(loss):
             raise ValueError("the loss of X is not finite: values of X are too large; scale X")
@@ -704,7 +707,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         epochs: LoaderEpochs | None = None,
         keep: Checkpointer | None = None,
     ) -> None:
-        """Train up to the end of epoch `last_epoch`; if None, until L_coh has stopped falling."""
+        """Train until epoch `last_epoch` ends; if None, for as many steps as L_coh decides."""
         batches: RowBatches | StreamBatches
         if epochs is None:
             batches = self._row_batches(X, coherence, config, state.seed)
@@ -750,12 +753,18 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
                 )
 
     def _row_batches(
-        self, X: np.ndarray, coherence: Coherence | None, config: Config, seed: int
+        self,
+        X: np.ndarray,
+        coherence: Coherence | None,
+        config: Config,
+        seed: int,
+        *,
+        for_score: bool = False,
     ) -> RowBatches:
         """Mini-batches of rows X, with positive pairs if there is a coherence."""
         pairs = None
         if coherence is not None:
-            walk = self._walks.of(coherence, self.embedding_, X, self.verbose)
+            walk = self._walks.of(coherence, self.embedding_, X, self.verbose, for_score=for_score)
             length = float(coherence.walk_length)
             pairs = PositivePairs(walk, length, seed, coherence.augmentation)
         return RowBatches(X, config.rows_a_step, seed, self._builder.as_examples, pairs)
@@ -795,6 +804,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         self.loss_curve_ = [record["loss"] for record in self.history_]
         self.best_loss_ = min(self.loss_curve_, default=np.inf)
         self.n_iter_ = state.n_epochs
+        self.converged_: bool | None = None
         if H is not None:
             levels = state.levels_before_the_fall(config, n_rows // config.rows_a_step)
             self._judge_coherence(levels, H, n_rows)
@@ -867,7 +877,7 @@ def _warn_if_an_epoch_is_short(config: Config, n_rows: int) -> None:
 def _check_same_network(before: Architecture, now: Architecture) -> None:
     """Raise a ValueError if the network is not the one that a warm start goes on from."""
     described = [
-        # Functions have an address in their repr, which another process changes.
+        # Functions have an address in their repr, which differs in another process.
         {name: re.sub(" at 0x[0-9a-f]+", "", str(value)) for name, value in both.items()}
         for both in (dict(each.parameters) | vars(each) for each in (before, now))
     ]

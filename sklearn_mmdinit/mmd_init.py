@@ -40,15 +40,20 @@ def mmd_init_(module: nn.Module, data: Any, **params: Any) -> list[dict[str, flo
         there.
     data : array-like, Tensor, Dataset or DataLoader
         Unlabelled examples (n, ...). A Dataset or DataLoader gives tensors, or tuples whose first
-        item is one. A DataLoader or an IterableDataset is a stream: each epoch is a pass over it,
-        and no row is kept. With a coherence a stream gives two views of each example, which are the
-        positive pairs. If it gives only one, positive pairs come from a graph of all examples.
-        Then all examples are read once, in their order, into an array in memory. Any other Dataset
-        is always read in this way.
+        item is one.
+
+        - Without a coherence, a DataLoader or IterableDataset is streamed: each epoch is a pass
+          over it, and no row is kept.
+        - With a coherence, it is streamed if it gives two views of each example. The views are the
+          positive pairs.
+        - With a coherence and one view of each example, one pass is read into an array in memory,
+          because positive pairs then come from a graph of all examples.
+        - Any other Dataset is read once, in its order, into an array in memory.
     **params : dict
         Parameters of :class:`MMDInitializer`, except those that describe a perceptron. To learn in
         several calls, set ``gain=1.0`` in all but the last: the gain enlarges the hidden weights
-        of a chain of ReLU layers for fine-tuning, and the perturbations do not suit them then.
+        of a chain of ReLU layers for fine-tuning. Perturbations are sized for weights without gain,
+        so a further call would perturb the enlarged weights too little.
 
     Returns
     -------
@@ -140,7 +145,7 @@ def _read_or_streamed(
             "coherence.graph is a matrix, whose rows must be in the order of the data, but a "
             "DataLoader may shuffle; pass its Dataset"
         )
-    epochs = LoaderEpochs(loader, name, seed)
+    epochs = LoaderEpochs(loader, name, seed, pairs_wanted=coherence is not None)
     is_stream = is_loader or isinstance(data, IterableDataset)
     if not (is_stream if coherence is None else epochs.has_pairs):
         return _read(epochs), None

@@ -2,6 +2,7 @@
 
 import pickle
 from functools import partial
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -126,11 +127,30 @@ def test_other_rows_are_scored_by_the_same_embedding(X):
     assert (found != ends(Walks().of(plain, None, others))).any()
 
 
-def test_graphs_of_the_last_two_arrays_are_kept_and_never_pickled(X):
+class CountsSearches(KNeighborsTransformer):
+    searched: ClassVar = []
+
+    def fit_transform(self, X, y=None):
+        self.searched.append(len(X))
+        return super().fit_transform(X)
+
+
+def test_a_graph_is_searched_again_only_if_other_rows_were_scored_or_learned_from(X):
+    CountsSearches.searched.clear()
+    init = small().set_params(coherence__graph=CountsSearches(n_neighbors=5)).partial_fit(X)
+    for n_rows in (400, 150, 400, 150, 120):
+        init.score(X[:n_rows])
+    init.partial_fit(X)
+    init.partial_fit(X[:120])
+    init.score(X[:150])
+    init.partial_fit(X[:120])
+    assert CountsSearches.searched == [400, 150, 120, 150]
+
+
+def test_graphs_are_never_pickled(X):
     walks, coherence = Walks(), Coherence(n_neighbors=5)
-    kept, other = (walks.of(coherence, None, rows) for rows in (X, X[:200]))
+    kept = walks.of(coherence, None, X)
     assert walks.of(coherence, None, X.copy()) is kept
-    assert walks.of(coherence, None, X[:200]) is other
     assert walks.of(Coherence(n_neighbors=6), None, X) is not kept
     assert len(pickle.dumps(walks)) < 200
     # A lambda has no name by which a graph could be found again.

@@ -191,7 +191,8 @@ def test_a_training_that_is_still_falling_and_one_that_collapses_have_warnings(b
     X, _ = blobs
     slow = small(max_iter=150 // (len(X) // 40) + 1, learning_rate_init=3e-4)
     with pytest.warns(ConvergenceWarning, match=r"still falling, from .*; try max_iter="):
-        assert not slow.fit(X).converged_
+        assert slow.fit(X).converged_ is False
+    assert slow.set_params(coherence=None, max_iter=1).fit(X).converged_ is None
     parts = small(max_iter=10_000)  # in the middle of a training nothing is said
     for _ in range(2 * SPAN // (len(X) // 40) + 1):
         parts.partial_fit(X)
@@ -216,7 +217,7 @@ def test_auto_has_a_step_for_every_twenty_rows_at_least(n_rows, fewest, most):
     assert (
         of_auto.coherence == config(coherence=Coherence(batch_size=of_auto.rows_a_step)).coherence
     )
-    assert not config(n_rows, coherence="auto", max_iter=3).length_by_level
+    assert not config(n_rows, coherence="auto", max_iter=3).ends_by_coherence
 
 
 def test_auto_has_fewer_neighbours_where_few_rows_differ():

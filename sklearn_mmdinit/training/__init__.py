@@ -36,7 +36,7 @@ class Config:
     n_classes: int  # the paper's d
     learning_rate_init: float  # of Adam, before it falls
     batch_size: int  # rows of a step for the paper's terms
-    max_iter: int  # epochs over the rows; an upper limit if L_coh decides
+    max_iter: int  # epochs over the rows; an upper limit if `ends_by_coherence`
     window: int  # steps over which the loss is averaged
     n_perturbations: int = 2  # the paper's K, and its M
     perturbation_scale: float = 0.0  # the paper's s
@@ -50,7 +50,7 @@ class Config:
     # The fourth term. With it the learning rate falls over the last third, and theta0 is the
     # parameters at the end, not those of the best window.
     coherence: CoherenceConfig | None = None
-    # The least and the largest number of steps if L_coh decides; else 0.
+    # The least and the largest number of steps if `ends_by_coherence`; else 0.
     fewest_steps: int = 0
     most_steps: int = 0
 
@@ -73,13 +73,13 @@ class Config:
 
     @property
     def rows_in_flight(self) -> int:
-        """Rows that pass networks in a step; a row counts once for each network that it passes."""
+        """Rows that go through a network in a step, each counted once for every such network."""
         perturbed = self.n_perturbations * self.batch_size if self.has_paper_terms else 0
         return perturbed + (2 * self.coherence.n_walks if self.coherence else 0)
 
     @property
-    def length_by_level(self) -> bool:
-        """Whether training ends when L_coh has stopped falling, and not after max_iter epochs."""
+    def ends_by_coherence(self) -> bool:
+        """Whether L_coh decides the number of steps, by `planned_steps`, and not max_iter."""
         return self.most_steps > 0
 
 

@@ -22,13 +22,14 @@ from ..theta0 import (
     remove_unfinished_files,
     write_whole,
 )
-from .loop import State
+from .state import State
 
 _VERSION_KEY = "sklearn_mmdinit.version"  # of the package that wrote the file
+_BEFORE_THE_KEY = "0.1.0.dev"  # development versions wrote files without that key
 _ARRAY = "sklearn_mmdinit.array"  # marks the name of an array in JSON
 _SECONDS_BETWEEN_WRITES = 60.0  # at least
 
-# Old names of fields, in files of earlier versions.
+# Old names of fields, in files of development versions before 0.1.0.
 _RENAMED = {"n_passes": "n_epochs", "steps_in_pass": "steps_in_epoch"}
 
 # Fields of a state that are floats.
@@ -91,7 +92,7 @@ class Checkpointer:
             raise ValueError(f"checkpoint {path} cannot be read: {error}; {remedy}") from error
         if TRAINING_KEY not in texts:
             raise ValueError(f"checkpoint {path} is not a checkpoint file; {remedy}")
-        version, state = shortened(texts.get(_VERSION_KEY, "0.1.0 or earlier")), None
+        version, state = shortened(texts.get(_VERSION_KEY, _BEFORE_THE_KEY)), None
         try:
             kept = json.loads(
                 texts[TRAINING_KEY], object_hook=lambda d: arrays[d[_ARRAY]] if _ARRAY in d else d
@@ -114,7 +115,7 @@ class Checkpointer:
     def _differences(self, there: dict[str, str]) -> str:
         """How the settings in a file differ from those here; "" where they do not."""
         here = self.settings
-        if "random_state" in there:  # its name in files of earlier versions
+        if "random_state" in there:  # development versions wrote "one that begins with SEED" there
             seed = there.pop("random_state").removeprefix("one that begins with ")
             there["seed of random_state"] = seed
         names = sorted(n for n in {**here, **there} if here.get(n) != there.get(n))

@@ -51,7 +51,7 @@ class RecordedStep:
         self._graph: torch.cuda.CUDAGraph | None = None
 
     def __call__(self, batch: torch.Tensor, number: int) -> torch.Tensor:
-        """Take the step of this number. The next step overwrites the tensor that it returns."""
+        """Take the step of this number. The next call overwrites the returned tensor."""
         current = torch.cuda.current_stream(batch.device)
         self._stream.wait_stream(current)
         with torch.cuda.stream(self._stream):

@@ -56,7 +56,10 @@ class PositivePairs:
 
 @dataclass(frozen=True)
 class RowBatches:
-    """Mini-batches of an array's rows, each at most once an epoch; a memory map is not copied."""
+    """Mini-batches of an array's rows; each row is in at most one of them an epoch.
+
+    A memory map is not copied.
+    """
 
     X: np.ndarray
     size: int  # rows of a step, without the second rows of pairs
@@ -102,11 +105,11 @@ class RowBatches:
                 yield batch
 
     def epoch(
-        self, number: int, first: int, first_step: int, device: torch.device
+        self, number: int, n_done: int, first_step: int, device: torch.device
     ) -> Iterator[tuple[torch.Tensor, bool]]:
-        """Mini-batches (B, ...) of an epoch after the `first` ones; whether each is the last."""
-        mini_batches = self.mini_batches(self.order(number)[first:], first_step, device)
-        for n_steps, batch in enumerate(mini_batches, first + 1):
+        """The epoch's mini-batches (B, ...) but the first `n_done`; whether each is the last."""
+        mini_batches = self.mini_batches(self.order(number)[n_done:], first_step, device)
+        for n_steps, batch in enumerate(mini_batches, n_done + 1):
             yield batch, n_steps == self.steps_an_epoch
 
 

@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader
 
 from .._base.environment import array_of, seeded_for_user_code
 from .._base.random_streams import augmentation_generator, loader_seed
-from .._base.validation import add_error_context
+from .._base.validation import add_error_context, warn_user
 from . import Config
 from .minibatches import Augmentation, augmented, augmented_on_device, takes_tensors
 
@@ -30,23 +30,25 @@ Views = tuple[torch.Tensor, ...]
 
 
 class LoaderEpochs:
-    """LoaderEpochs over a loader, whose draws follow from the seed.
+    """The epochs of a DataLoader: each is a new pass. All its draws follow from the seed.
 
-    The constructor begins the first pass and keeps the mini-batches that it reads. ``of(0)``
-    returns these first, and goes on with the pass.
+    The constructor begins the first pass: it reads the mini-batches that describe the data, and
+    keeps them for ``of(0)``.
     """
 
-    def __init__(self, loader: DataLoader[Any], name: str, seed: int) -> None:
-        self.name = name
-        self.n_rows = UNKNOWN  # of a pass, as far as known
+    def __init__(
+        self, loader: DataLoader[Any], name: str, seed: int, *, pairs_wanted: bool = False
+    ) -> None:
+        self.name, self._pairs_wanted = name, pairs_wanted
+        self.n_rows = UNKNOWN  # of the last pass that has ended; until then by the loader's length
         self._loader, self._seed = loader, seed
-        self._rest, self._read = self._views(0), deque[Views]()
+        self._rest, self._read = self._pass(0), deque[Views]()
         n_rows, n_numbers = 0, 0
-        while n_rows < _FIRST_ROWS and n_numbers < _FIRST_NUMBERS:
-            if (views := next(self._rest, None)) is None:
-                break
+        for views in self._rest:
             self._read.append(views)
             n_rows, n_numbers = n_rows + len(views[0]), n_numbers + sum(v.numel() for v in views)
+            if n_rows >= _FIRST_ROWS or n_numbers >= _FIRST_NUMBERS:
+                break
         if not n_rows:
             raise ValueError(f"data={name} cannot be read: it gives no examples")
         first = self._read[0]
@@ -61,17 +63,15 @@ class LoaderEpochs:
             return np.concatenate([rows_of(views[0]) for views in self._read])
 
     def of(self, epoch: int) -> Iterator[Views]:
-        """The views of each mini-batch of an epoch."""
-        if epoch or not self._read:
-            return self._views(epoch)
-        begun, self._read = self._read, deque()
-        # Frees the memory of each mini-batch once it is handed on.
-        return chain((begun.popleft() for _ in range(len(begun))), self._rest)
+        """The views of each mini-batch of an epoch; those of the first pass only once."""
+        while epoch == 0 and self._read:
+            yield self._read.popleft()  # its memory can then be freed
+        yield from self._rest if epoch == 0 else self._pass(epoch)
 
     def _context(self) -> AbstractContextManager[None]:
         return add_error_context(f"data={self.name} cannot be read")
 
-    def _views(self, epoch: int) -> Iterator[Views]:
+    def _pass(self, epoch: int) -> Iterator[Views]:
         generator = getattr(self._loader, "generator", None)
         further = [] if generator is None else [generator]
         batches: Iterator[Any] | None = None
@@ -86,6 +86,8 @@ class LoaderEpochs:
                 views = _views_of(item)
                 first = views if first is None else first
                 _check_alike(views, first)
+            if self._pairs_wanted and epoch == number == 0:
+                _warn_if_shapes_differ(item, self.name)
             n_rows += len(views[0])
             yield views
         self.n_rows = n_rows
@@ -119,6 +121,21 @@ def _views_of(item: Any) -> Views:
     return tuple(views)
 
 
+def _warn_if_shapes_differ(item: Any, name: str) -> None:
+    """Warn if the labels in (x, labels) may be a view of another size."""
+    match item:
+        case [torch.Tensor() as first, torch.Tensor() as second, *_]:
+            floats = first.ndim == second.ndim >= 3 and second.is_floating_point()
+        case _:
+            return
+    if floats and first.shape != second.shape:
+        warn_user(
+            f"data={name} gives tensors of shapes {tuple(first.shape)} and {tuple(second.shape)}; "
+            "the second is taken for labels, because two views of an example must have one shape; "
+            "resize them to one shape, or leave the second out if it is no view"
+        )
+
+
 def _check_alike(views: Views, first: Views) -> None:
     """Raise a ValueError unless a mini-batch has examples like those of the first one."""
     if (len(views), views[0].shape[1:]) != (len(first), first[0].shape[1:]):
@@ -150,24 +167,23 @@ class StreamBatches:
         self.steps_an_epoch = float("inf") if known == UNKNOWN else max(known // self.size, 1)
 
     def epoch(
-        self, number: int, first: int, first_step: int, device: torch.device
+        self, number: int, n_done: int, first_step: int, device: torch.device
     ) -> Iterator[tuple[torch.Tensor, bool]]:
-        """Mini-batches (B, ...) of an epoch after the `first` ones; whether each is the last.
+        """The epoch's mini-batches (B, ...) but the first `n_done`; whether each is the last.
 
         A mini-batch of pairs has all first views, then all second views.
         """
         index = -1
-        for index, (views, after) in enumerate(pairwise(chain(self._split(number), [None]))):
-            known = self.steps_an_epoch
-            self.steps_an_epoch = index + 1 if after is None else max(known, index + 2)
-            if index >= first:
-                yield self._examples(views, first_step + index - first, device), after is None
-        if index < first:
+        for index, (views, is_last) in enumerate(_with_last(self._split(number))):
+            self.steps_an_epoch = index + 1 if is_last else max(self.steps_an_epoch, index + 2)
+            if index >= n_done:
+                yield self._examples(views, first_step + index - n_done, device), is_last
+        if index < n_done:
             raise ValueError(
                 f"data={self.epochs.name} gave {index + 1} mini-batches of {self.size} examples in "
-                f"epoch {number + 1}, which needs more than {first}: each epoch is a new pass, and "
-                "an iterator ends after one. Let __iter__ of the IterableDataset begin anew, as a "
-                "generator function does, or pass max_iter=1"
+                f"epoch {number + 1}, which needs more than {n_done}: each epoch is a new pass, "
+                "and an iterator ends after one. Let __iter__ of the IterableDataset begin anew, "
+                "as a generator function does, or pass max_iter=1"
             )
 
     def _split(self, number: int) -> Iterator[Views]:
@@ -190,3 +206,9 @@ class StreamBatches:
         if augmentation is None:
             return batch
         return augmented_on_device(augmentation, batch, self.seed, step)
+
+
+def _with_last(items: Iterator[Views]) -> Iterator[tuple[Views, bool]]:
+    """Each item, with whether it is the last one."""
+    for item, after in pairwise(chain(items, [()])):
+        yield item, not after

@@ -1,0 +1,132 @@
+"""The state of a training between two steps."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from .._base.validation import warn_user
+from ..theta0 import Theta0
+from . import Config
+from .schedule import CONSTANT_SHARE, SPAN, planned_steps
+
+
+@dataclass
+class State:
+    """All that the next step needs to know of the steps before it: NumPy arrays and numbers."""
+
+    seed: int
+    current: Theta0
+    # Adam's moments, by the parameters' names.
+    moments: dict[str, list[np.ndarray]] = field(default_factory=dict)
+    step: int = 0
+    # The step at which Adam began; above 0 if training went back to the best window.
+    moments_since: int = 0
+    n_epochs: int = 0  # epochs begun
+    steps_in_epoch: int = 0  # steps of the last of them; 0 if it has ended
+    # max_iter at the first epoch: the number of epochs of the learning rate schedule.
+    n_planned: int = 1
+    # Mean of L_coh over each span of steps; sum and number of steps of the unfinished span.
+    levels: list[float] = field(default_factory=list)
+    level_sum: float = 0.0
+    level_steps: int = 0
+    # Sums of the terms over the steps of the unfinished window, and the number of these steps.
+    window_sum: np.ndarray | None = None
+    window_steps: int = 0
+    history: list[dict[str, float]] = field(default_factory=list)
+    first_loss: float = math.inf  # of the first mini-batch, before its step
+    best: Theta0 | None = None
+    best_loss: float = math.inf
+
+    # What changes it, in the order of a training
+
+    def begin_epoch(self) -> None:
+        """Count a new epoch, unless the last one has not ended."""
+        self.n_epochs += self.steps_in_epoch == 0
+
+    def end_step(self, ends_epoch: bool) -> None:
+        """Count a step, which may be the last one of its epoch."""
+        self.step += 1
+        self.steps_in_epoch = 0 if ends_epoch else self.steps_in_epoch + 1
+
+    def add(self, totals: np.ndarray, n_steps: int, config: Config) -> None:
+        """Add sums of the terms (n_terms,) over the last steps to the window and the span."""
+        self.window_sum = totals + (0.0 if self.window_sum is None else self.window_sum)
+        self.window_steps += n_steps
+        if config.coherence:
+            self.level_sum += float(totals[-1])
+            self.level_steps += n_steps
+            if self.step % SPAN == 0:
+                self.levels.append(self.level_sum / self.level_steps)
+                self.level_sum, self.level_steps = 0.0, 0
+
+    def end_window(self, names: tuple[str, ...]) -> dict[str, float]:
+        """Record the means of the terms over the window, and return them by name."""
+        assert self.window_sum is not None
+        means = (self.window_sum / self.window_steps).tolist()
+        record = dict(zip(names, means, strict=True))
+        self.history.append({"step": self.step, **record})
+        self.window_sum, self.window_steps = None, 0
+        return record
+
+    def fall_back(self, config: Config, n_steps: int) -> None:
+        """Undo the last steps: go back to the best window, or raise an error if there is none."""
+        message = (
+            f"the loss or the weights are not finite between steps {self.step - n_steps} and "
+            f"{self.step}, and pre-training stops there; try a smaller learning_rate_init than "
+            f"{config.learning_rate_init}, or standardize X"
+        )
+        if self.best is None:
+            raise ValueError(message)
+        warn_user(message, ConvergenceWarning)
+        self.step, self.steps_in_epoch = self.step - n_steps, 0
+        self.current, self.moments, self.moments_since = self.best, {}, self.step
+        self.window_sum, self.window_steps = None, 0
+
+    # How long the training is
+
+    @property
+    def n_ended(self) -> int:
+        """Epochs that have ended."""
+        return self.n_epochs - (self.steps_in_epoch > 0)
+
+    def n_steps_planned(self, config: Config, steps_an_epoch: float) -> float:
+        """Number of steps until the learning rate has its last value, as far as is known now."""
+        if config.ends_by_coherence:
+            return planned_steps(self.levels, config.fewest_steps, config.most_steps)
+        return self.n_planned * steps_an_epoch
+
+    def n_steps_left(self, config: Config, steps_an_epoch: float, last_epoch: int | None) -> float:
+        """Steps until epoch `last_epoch` ends; if it is None, until the planned ones are done.
+
+        It is 0 only then. Until then it may be an estimate, because epochs of a stream may differ.
+        """
+        if last_epoch is None:
+            return self.n_steps_planned(config, steps_an_epoch) - self.step
+        n_epochs = last_epoch - self.n_ended
+        return max(n_epochs * steps_an_epoch - self.steps_in_epoch, 1) if n_epochs > 0 else 0
+
+    def levels_before_the_fall(self, config: Config, steps_an_epoch: int) -> list[float]:
+        """Means of L_coh over the spans before the rate fell; empty if it has not fallen yet."""
+        n_constant = int(CONSTANT_SHARE * self.n_steps_planned(config, steps_an_epoch))
+        return self.levels[: n_constant // SPAN] if self.step >= n_constant else []
+
+    # What it gives
+
+    def copied(self) -> State:
+        """A copy that does not change when training goes on with the original."""
+        return replace(self, history=list(self.history), levels=list(self.levels))
+
+    def records(self, names: tuple[str, ...]) -> list[dict[str, float]]:
+        """A record of each window that has ended; if none has, one record of all steps so far."""
+        if self.history or self.window_sum is None:
+            return [dict(record) for record in self.history]
+        means = (self.window_sum / self.window_steps).tolist()
+        return [{"step": self.step, **dict(zip(names, means, strict=True))}]
+
+    def result(self, config: Config) -> Theta0:
+        """Theta0 after the best window; with coherence, or if no window has ended, the last one."""
+        return self.current if self.best is None or config.coherence else self.best
