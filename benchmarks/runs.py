@@ -41,6 +41,8 @@ CONVNETS = "A convolutional network"
 OTHER_DATA = "Data of other kinds"
 TIME = "Accuracy against time"
 
+WITH_SETFIT = "--methods EmbeddingClassifier 'logistic, C = 100' SetFit"
+SETFIT_NEEDS = "with `pip install setfit`"
 OF_TASKS = ("against", "accuracy")
 OF_SETS = (
     "few_labels", "few_labels_gains", "few_labels_kinds", "few_labels_on_tables",
@@ -202,6 +204,12 @@ RUNS = (
         how=IN_PARTS),
     Run("embeddings.json", "Embedded sentences", "embeddings.py --draws 3",
         "five hours on one core", how=IN_PARTS),
+    Run("embeddings-setfit.json", "SetFit, on the two new sets of sentences",
+        "embeddings.py --sets hwu64 stackoverflow --n-labels 1 5 --draws 3 "
+        f"{WITH_SETFIT}", "an hour on one core", how=SETFIT_NEEDS),
+    Run("embeddings-setfit-chosen.json", "SetFit, on the three other sets of sentences",
+        "embeddings.py --sets banking77 20-newsgroups clinc150 --n-labels 1 --draws 1 "
+        f"{WITH_SETFIT}", "half an hour on one core", how=SETFIT_NEEDS),
     Run("real-data-features.json", "Report sets, by the stack on learned features",
         "real_data.py --split report --n-labels 1 5 20 --draws 3 --methods stacked "
         "'stacked, fresh' scratch 'head first' 'row+features'", "20 minutes on 2 cores", OTHER_DATA,
