@@ -663,13 +663,14 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         """Inspect the network on a few rows; return the training's settings and a fresh state."""
         (seed,) = seeds_of(self.random_state, 1)
         learned, of_labels = self._learned(), labels.n_classes_in(y)
+        was_known = learned is not None and self._n_classes_is_known
+        self._n_classes_is_known = bool(
+            of_labels or was_known or self.module is not None or not checks.is_auto(self.n_classes)
+        )
         if learned is not None:  # a later y may miss classes
             of_labels = max(of_labels or 0, learned.architecture.n_classes)
         factory = factories.factory_of_initializer(
             vars(self), self.n_features_in_, weights_seed(seed), of_labels
-        )
-        self._n_classes_is_known = bool(
-            of_labels or self.module is not None or not checks.is_auto(self.n_classes)
         )
         self._builder, theta0 = NetworkBuilder.of(
             factory.snapshot(), X, self.sampler, self.hidden_layer
