@@ -219,6 +219,14 @@ def test_augmentations_change_both_views():
         assert found[0] != learned(loader, coherence=Coherence())[0]
 
 
+@pytest.mark.parametrize("dtype", ["<f4", ">f4"])
+def test_an_augmentation_may_return_any_layout(dtype):
+    loader = DataLoader(TensorDataset(IMAGES, IMAGES), 16)
+    flip = Coherence(augmentation=lambda rows, rng: rows.astype(dtype)[..., ::-1])
+    same = Coherence(augmentation=lambda rows, rng: np.flip(rows, -1).copy())
+    assert_same(learned(loader, coherence=flip), learned(loader, coherence=same))
+
+
 # Modules, precision, checkpoints
 
 

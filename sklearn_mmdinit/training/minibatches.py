@@ -164,4 +164,5 @@ def augmented(augmentation: Augmentation, rows: np.ndarray, rng: np.random.Gener
         kept = changed.astype(rows.dtype, copy=False).astype(np.float32, copy=False)
     if not np.isfinite(kept).all():
         raise ValueError(f"{name} returned NaN or infinity, or a value too large for float32")
-    return changed
+    # PyTorch refuses negative strides and foreign byte orders, and warns of read-only arrays.
+    return np.require(changed, changed.dtype.newbyteorder("="), ["C", "W"])
