@@ -301,6 +301,12 @@ REFUSED = {
     "no second pass": (once(), {}, ValueError, "in epoch 2.*Let __iter__ .* begin anew"),
     "nothing": (DataLoader(Stream(lambda _: []), 16), {}, ValueError, "gives no examples"),
     "no tensor": (DataLoader([{"x": 0.0}], 1), {}, TypeError, "must give tensors.*got dict"),
+    "None": (
+        DataLoader(IMAGES, 16, collate_fn=lambda items: None),
+        {},
+        TypeError,
+        "must give tensors.*got None.*collate_fn",
+    ),
     "one example": (DataLoader(IMAGES), {}, ValueError, "mini-batches of one example.*DataLoader"),
     "NaN": (DataLoader(IMAGES * np.nan, 16), {}, ValueError, "NaN"),
     "views": (DataLoader([[[IMAGES[0], IMAGES[0, 0]]]], 1), {}, ValueError, "one shape and dtype"),

@@ -25,6 +25,8 @@ from .minibatches import Augmentation, augmented, augmented_on_device, takes_ten
 _FIRST_ROWS, _FIRST_NUMBERS = 2048, 1 << 24
 UNKNOWN = sys.maxsize  # rows of a loader without a length
 
+_END = object()  # of a pass; a loader may give None
+
 # One tensor (B, ...), or two of the same shape: a mini-batch, or two views of it.
 Views = tuple[torch.Tensor, ...]
 
@@ -81,7 +83,7 @@ class LoaderEpochs:
             seed = loader_seed(self._seed, epoch, number)
             with self._context(), seeded_for_user_code(seed, further=further):
                 batches = iter(self._loader) if batches is None else batches
-                if (item := next(batches, None)) is None:
+                if (item := next(batches, _END)) is _END:
                     break
                 views = _views_of(item)
                 first = views if first is None else first
@@ -107,6 +109,8 @@ def _views_of(item: Any) -> Views:
         first, *others = first
     if not isinstance(first, torch.Tensor) or first.ndim == 0:
         kind = "a number" if isinstance(first, torch.Tensor) else type(first).__name__
+        if first is None:
+            kind = "None; let collate_fn return a tensor, and leave out examples in the Dataset"
         raise TypeError(
             f"data must give tensors, or tuples whose first item is a tensor, got {kind}"
         )
