@@ -684,7 +684,6 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
                 f"n_classes={self.n_classes}, and the module {architecture.module} returns "
                 f"{architecture.n_classes} logits; make them equal, or leave n_classes at 'auto'"
             )
-        _check_gain(self.gain, architecture.chain)
         if learned is not None:
             _check_same_network(learned.architecture, architecture)
             warn_if_another_scale(X, learned.row_mean, learned.row_spread)
@@ -720,6 +719,8 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         train(self._builder, batches, config, state, last_epoch, device, self.verbose, keep)
 
     def _config(self, n_rows: int, coherence: Coherence | None) -> Config:
+        """Settings by the parameters as they are now; an error if the network cannot have them."""
+        _check_gain(self.gain, self._builder.architecture.chain)
         n_classes, is_known = self._builder.info.n_classes, self._n_classes_is_known
         return resolve(vars(self), coherence, n_rows, n_classes, is_known)
 

@@ -147,6 +147,14 @@ def test_partial_fit_refuses_another_network_than_it_began_with(changed, X):
     assert init.set_params(**{name: before[name]}).partial_fit(X).n_iter_ == 2
 
 
+@pytest.mark.parametrize("first", [{"batch_norm": True}, {}])
+def test_partial_fit_refuses_a_gain_that_the_network_cannot_have(first, X):
+    init = tiny(**first).partial_fit(X)
+    with pytest.raises(ValueError, match="gain="):
+        init.set_params(gain=2.0 if first else 1e300).partial_fit(X)
+    assert init.set_params(gain=1).partial_fit(X).n_iter_ == 2
+
+
 # randomness
 
 
