@@ -810,10 +810,12 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         if H is not None:
             levels = state.levels_before_the_fall(config, n_rows // config.rows_a_step)
             self._judge_coherence(levels, H, n_rows)
-        loss = self.loss_curve_[-1] if config.coherence and self.history_ else self.best_loss_
+        loss, where = self.best_loss_, "in the best window"
+        if config.coherence and self.history_:
+            loss, where = self.loss_curve_[-1], "in the last window"
         if self.history_ and loss > _DIVERGED * max(state.first_loss, 1.0):
             warn_user(
-                f"the loss is {loss:.3g} at the end and began at {state.first_loss:.3g}; try a "
+                f"the loss is {loss:.3g} {where} and began at {state.first_loss:.3g}; try a "
                 f"smaller learning_rate_init than {config.learning_rate_init}, or standardize X",
                 ConvergenceWarning,
             )
