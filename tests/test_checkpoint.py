@@ -190,6 +190,22 @@ def test_what_was_learned_is_kept_where_the_file_cannot_be_written(step, learned
     assert init.history_[-1]["step"] == learned
 
 
+def test_a_fit_that_raises_does_not_say_that_it_is_fitted(tmp_path):
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    pipeline = make_pipeline(tiny(checkpoint=folder / "x.safetensors"), MLPClassifier(max_iter=0))
+
+    def unplug(n, _):
+        if n == 5:
+            folder.rename(tmp_path / "unplugged")
+            raise KeyboardInterrupt
+
+    warned = pytest.warns(UserWarning, match="cannot be written")
+    with before_steps(unplug), warned as caught, pytest.raises(KeyboardInterrupt):
+        pipeline.fit(X, np.arange(len(X)) % 2)
+    assert not [w for w in caught if "fitted" in str(w.message)]
+
+
 def test_an_interrupted_first_round_has_no_second(path):
     first = tiny(output="hidden", checkpoint=path)
     both = tiny(coherence=Coherence(n_neighbors=3, embedding=first))

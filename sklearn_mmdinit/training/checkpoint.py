@@ -62,11 +62,12 @@ class Checkpointer:
             self.write()
 
     def write_at_end(self) -> None:
-        """Write at the end of `fit`; an error becomes a warning, so that theta0 is not lost."""
+        """Write when training has ended; an error becomes a warning, so that theta0 is kept."""
         try:
             self.write()
         except OSError as error:
-            warn_user(f"checkpoint {error.strerror}; the initializer is fitted, but not saved")
+            lost = "the steps since its last write are not saved in it"
+            warn_user(f"checkpoint {error.strerror}; {lost}")
 
     def write(self) -> None:
         """Replace the file by the last state, whole or not at all."""
