@@ -808,8 +808,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         self.n_iter_ = state.n_epochs
         self.converged_: bool | None = None
         if H is not None:
-            levels = state.levels_before_the_fall(config, n_rows // config.rows_a_step)
-            self._judge_coherence(levels, H, n_rows)
+            self._judge_coherence(state.levels_before_the_fall(), H, n_rows)
         loss, where = self.best_loss_, "in the best window"
         if config.coherence and self.history_:
             loss, where = self.loss_curve_[-1], "in the last window"

@@ -148,6 +148,17 @@ def test_a_stream_without_end_is_learned_from_until_coherence_stops_falling():
         assert learned(data, perceptron(), **params)[0][-1]["step"] >= 2900
 
 
+def test_a_rate_that_never_fell_has_no_warning_about_its_fall():
+    def pairs(epoch):
+        for _ in range(160):
+            x = IMAGES[torch.randint(len(X), (16,))]
+            yield noisy(x), noisy(x)
+
+    params = ALONE | {"coherence": "auto", "max_iter": 1, "learning_rate_init": 1e-3}
+    # Its number of steps is known only when its only epoch has ended. Warnings are errors.
+    learned(DataLoader(Stream(pairs), batch_size=None), perceptron(), **params)
+
+
 def test_no_more_rows_are_kept_than_describe_the_data():
     alive, most = weakref.WeakSet(), []
 

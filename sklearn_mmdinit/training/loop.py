@@ -25,7 +25,7 @@ from ..theta0 import Theta0
 from . import Config
 from .cuda_graph import RecordedStep
 from .minibatches import RowBatches
-from .schedule import SPAN, rate_factor
+from .schedule import SPAN
 from .state import State
 from .streams import StreamBatches
 
@@ -105,7 +105,8 @@ def train(
             state.begin_epoch()
             place = state.n_epochs - 1, state.steps_in_epoch, state.step
             for batch, ends_epoch in batches.epoch(*place, device):
-                _set_rate(optimizer, config, state.step / n_planned)
+                factor = state.begin_step(config, n_planned)
+                _set_rate(optimizer, factor * config.learning_rate_init)
                 if recorded is not None:
                     terms = recorded(batch, state.step)
                 else:
@@ -167,9 +168,8 @@ def mean_loss(
     return total / n_steps
 
 
-def _set_rate(optimizer: torch.optim.Optimizer, config: Config, done: float) -> None:
-    """Set the learning rate after a share of the planned steps."""
-    rate = config.learning_rate_init * (rate_factor(done) if config.coherence else 1.0)
+def _set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    """Set the learning rate of the next step."""
     for group in optimizer.param_groups:
         if isinstance(group["lr"], torch.Tensor):
             group["lr"].fill_(rate)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -11,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from .._base.validation import warn_user
 from ..theta0 import Theta0
 from . import Config
-from .schedule import CONSTANT_SHARE, SPAN, planned_steps
+from .schedule import SPAN, planned_steps, rate_factor
 
 
 @dataclass
@@ -29,6 +30,7 @@ class State:
     steps_in_epoch: int = 0  # steps of the last of them; 0 if it has ended
     # max_iter at the first epoch: the number of epochs of the learning rate schedule.
     n_planned: int = 1
+    fell_at: int = sys.maxsize  # the first step with a lower learning rate; large if there is none
     # Mean of L_coh over each span of steps; sum and number of steps of the unfinished span.
     levels: list[float] = field(default_factory=list)
     level_sum: float = 0.0
@@ -46,6 +48,13 @@ class State:
     def begin_epoch(self) -> None:
         """Count a new epoch, unless the last one has not ended."""
         self.n_epochs += self.steps_in_epoch == 0
+
+    def begin_step(self, config: Config, n_planned: float) -> float:
+        """The next step's factor of the learning rate; records the step at which it falls."""
+        factor = rate_factor(self.step / n_planned) if config.coherence else 1.0
+        if factor < 1.0:
+            self.fell_at = min(self.fell_at, self.step)
+        return factor
 
     def end_step(self, ends_epoch: bool) -> None:
         """Count a step, which may be the last one of its epoch."""
@@ -109,10 +118,9 @@ class State:
         n_epochs = last_epoch - self.n_ended
         return max(n_epochs * steps_an_epoch - self.steps_in_epoch, 1) if n_epochs > 0 else 0
 
-    def levels_before_the_fall(self, config: Config, steps_an_epoch: int) -> list[float]:
+    def levels_before_the_fall(self) -> list[float]:
         """Means of L_coh over the spans before the rate fell; empty if it has not fallen yet."""
-        n_constant = int(CONSTANT_SHARE * self.n_steps_planned(config, steps_an_epoch))
-        return self.levels[: n_constant // SPAN] if self.step >= n_constant else []
+        return self.levels[: self.fell_at // SPAN] if self.step > self.fell_at else []
 
     # What it gives
 
