@@ -45,7 +45,7 @@ from .training.loop import mean_loss, train
 from .training.minibatches import PositivePairs, RowBatches
 from .training.schedule import SPAN, is_still_falling
 from .training.state import State
-from .training.streams import UNKNOWN, LoaderEpochs, StreamBatches
+from .training.streams import LoaderEpochs, StreamBatches
 from .warm_start import attach_theta0
 
 __all__ = ["MMDInitializer"]
@@ -551,7 +551,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
             state = last
             done = f"fitted up to step {state.step}; partial_fit goes on from there"
             warn_user(f"interrupted: {done}", ConvergenceWarning)
-        return self._store(X, config, state, len(X) if epochs is None else epochs.n_rows)
+        return self._store(X, config, state)
 
     @own_settings()
     @checks.all_or_nothing
@@ -596,7 +596,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
             if state.steps_in_epoch >= len(X) // config.rows_a_step:
                 state.steps_in_epoch = 0  # that epoch was over more rows
         self._train(X, coherence, config, state, state.n_ended + 1)
-        return self._store(X, config, state, len(X))
+        return self._store(X, config, state)
 
     @own_settings()
     def score(self, X: Any, y: Any = None) -> float:
@@ -714,7 +714,8 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         else:
             augmentation = coherence.augmentation if coherence else None
             integers = self._builder.takes_integers
-            batches = StreamBatches(epochs, config, integers, state.seed, augmentation)
+            of_data = epochs, config, integers, state.seed, augmentation
+            batches = StreamBatches(*of_data, state.steps_an_epoch)
         device = torch_device(self.device)
         train(self._builder, batches, config, state, last_epoch, device, self.verbose, keep)
 
@@ -786,8 +787,8 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
             **settings_of(coherence),
         }
 
-    def _store(self, X: np.ndarray, config: Config, state: State, n_rows: int) -> Self:
-        """Set the fitted attributes; `n_rows` is the number of rows of an epoch."""
+    def _store(self, X: np.ndarray, config: Config, state: State) -> Self:
+        """Set the fitted attributes."""
         self._state, self.config_ = state, config
         theta0 = state.result(config)
         if (moments := self._moments) is not None:
@@ -808,7 +809,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         self.n_iter_ = state.n_epochs
         self.converged_: bool | None = None
         if H is not None:
-            self._judge_coherence(state.levels_before_the_fall(), H, n_rows)
+            self._judge_coherence(state.levels_before_the_fall(), H)
         loss, where = self.best_loss_, "in the best window"
         if config.coherence and self.history_:
             loss, where = self.loss_curve_[-1], "in the last window"
@@ -820,14 +821,15 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
             )
         return self
 
-    def _judge_coherence(self, levels: list[float], H: np.ndarray, n_rows: int) -> None:
+    def _judge_coherence(self, levels: list[float], H: np.ndarray) -> None:
         """Set ``converged_``; warn if L_coh was still falling, or if predictions have collapsed."""
         self.converged_ = len(levels) > 1 and not is_still_falling(levels)
         if len(levels) < 2:
             return  # too few steps to judge, or a training that is not over
         if not self.converged_:
             longer = f"max_iter={2 * self.n_iter_}"
-            if n_rows == UNKNOWN:  # no epoch of the stream has ended, and perhaps none ever does
+            # No epoch of the stream has ended, and perhaps none ever does.
+            if self._state.steps_an_epoch == math.inf:
                 n_rows = 2 * self._state.step * self.config_.rows_a_step
                 longer = f"max_iter=1, and let an epoch of data end after {n_rows:,} examples"
             warn_user(

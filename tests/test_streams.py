@@ -297,6 +297,39 @@ def test_a_checkpoint_goes_on_inside_a_pass(tmp_path):
     assert_same(learned(data, **params), expected)
 
 
+@pytest.mark.parametrize("has_length", [True, False])
+def test_a_checkpoint_keeps_the_number_of_steps_of_a_pass(has_length, tmp_path):
+    # More rows than are read before training. The last mini-batch of each pass is incomplete.
+    rows = torch.randn(2, 2200, 4, generator=torch.Generator().manual_seed(0))
+
+    class Pairs(TensorDataset):
+        """Ctrl-C comes when so many examples have been read."""
+
+        left = 10**9
+
+        def __getitem__(self, i):
+            self.left -= 1
+            if self.left < 0:
+                raise KeyboardInterrupt
+            return super().__getitem__(i)
+
+    def loader():
+        in_order = Stream(lambda epoch: (pairs[i] for i in range(len(pairs))))
+        return DataLoader(pairs if has_length else in_order, 1000)
+
+    def module():
+        return seeded(lambda: nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3)))
+
+    pairs = Pairs(*rows)
+    params = ALONE | {"coherence": Coherence(), "max_iter": 3}
+    expected = learned(loader(), module(), **params)
+    params["checkpoint"], pairs.left = tmp_path / "a.safetensors", 2 * 2200 + 1
+    with pytest.warns(UserWarning, match="interrupted: fitted up to step 4"):
+        learned(loader(), module(), **params)
+    pairs.left = 10**9
+    assert_same(learned(loader(), module(), **params), expected)
+
+
 # Errors
 
 

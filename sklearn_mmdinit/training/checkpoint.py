@@ -33,7 +33,7 @@ _SECONDS_BETWEEN_WRITES = 60.0  # at least
 _RENAMED = {"n_passes": "n_epochs", "steps_in_pass": "steps_in_epoch"}
 
 # Fields of a state that are floats.
-_FLOATS = ("first_loss", "best_loss", "level_sum")
+_FLOATS = ("first_loss", "best_loss", "level_sum", "steps_an_epoch")
 
 
 @dataclass

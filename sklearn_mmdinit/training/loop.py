@@ -91,15 +91,17 @@ def train(
     """
     network, info = builder.network_at(state.current, device), builder.info
     optimizer = _adam(network, config, state, device)
-    n_left = state.n_steps_left(config, batches.steps_an_epoch, last_epoch)
-    n_planned = state.n_steps_planned(config, batches.steps_an_epoch)
+    state.steps_an_epoch = float(batches.steps_an_epoch)
+    n_left = state.n_steps_left(config, last_epoch)
+    n_planned = state.n_steps_planned(config)
+    total = None if n_left == math.inf else int(n_left)
     step, recorded = partial(_step, network, info, optimizer, config), None
     random = StepRandom(state.seed, device)
     if device.type == "cuda" and n_left >= _WORTH_RECORDING and not info.stateful:
         recorded = RecordedStep(step, state.seed, device)
     sums, n_summed = torch.zeros(len(config.term_names), dtype=torch.float32, device=device), 0
     threads = training_threads(network, info, config.rows_in_flight, device)
-    bar = progress_bar(verbose, total=n_left, desc="pre-training", unit="step")
+    bar = progress_bar(verbose, total=total, desc="pre-training", unit="step")
     with threads, bar:
         while n_left > 0:
             state.begin_epoch()
@@ -130,10 +132,11 @@ def train(
                     return
                 state.add(totals, n_summed, config)
                 sums, n_summed = torch.zeros_like(sums), 0
-                n_left = state.n_steps_left(config, batches.steps_an_epoch, last_epoch)
-                n_planned = state.n_steps_planned(config, batches.steps_an_epoch)
+                state.steps_an_epoch = float(batches.steps_an_epoch)
+                n_left = state.n_steps_left(config, last_epoch)
+                n_planned = state.n_steps_planned(config)
                 if n_left < math.inf:
-                    bar.total = bar.n + n_left
+                    bar.total = bar.n + int(n_left)
                 if ends_window:
                     means = state.end_window(config.term_names)
                     if means["loss"] < state.best_loss:

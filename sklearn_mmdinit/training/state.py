@@ -28,6 +28,9 @@ class State:
     moments_since: int = 0
     n_epochs: int = 0  # epochs begun
     steps_in_epoch: int = 0  # steps of the last of them; 0 if it has ended
+    # Steps of an epoch by what was last known; 0 before training, and infinite while the first pass
+    # over a stream without a length has not ended.
+    steps_an_epoch: float = 0.0
     # max_iter at the first epoch: the number of epochs of the learning rate schedule.
     n_planned: int = 1
     fell_at: int = sys.maxsize  # the first step with a lower learning rate; large if there is none
@@ -102,21 +105,21 @@ class State:
         """Epochs that have ended."""
         return self.n_epochs - (self.steps_in_epoch > 0)
 
-    def n_steps_planned(self, config: Config, steps_an_epoch: float) -> float:
+    def n_steps_planned(self, config: Config) -> float:
         """Number of steps until the learning rate has its last value, as far as is known now."""
         if config.ends_by_coherence:
             return planned_steps(self.levels, config.fewest_steps, config.most_steps)
-        return self.n_planned * steps_an_epoch
+        return self.n_planned * self.steps_an_epoch
 
-    def n_steps_left(self, config: Config, steps_an_epoch: float, last_epoch: int | None) -> float:
+    def n_steps_left(self, config: Config, last_epoch: int | None) -> float:
         """Steps until epoch `last_epoch` ends; if it is None, until the planned ones are done.
 
         It is 0 only then. Until then it may be an estimate, because epochs of a stream may differ.
         """
         if last_epoch is None:
-            return self.n_steps_planned(config, steps_an_epoch) - self.step
+            return self.n_steps_planned(config) - self.step
         n_epochs = last_epoch - self.n_ended
-        return max(n_epochs * steps_an_epoch - self.steps_in_epoch, 1) if n_epochs > 0 else 0
+        return max(n_epochs * self.steps_an_epoch - self.steps_in_epoch, 1) if n_epochs > 0 else 0
 
     def levels_before_the_fall(self) -> list[float]:
         """Means of L_coh over the spans before the rate fell; empty if it has not fallen yet."""

@@ -6,7 +6,7 @@ import sys
 from collections import deque
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain, count, pairwise
 from typing import Any
 
@@ -161,14 +161,16 @@ class StreamBatches:
     config: Config
     integers: bool  # whether the module takes integers
     seed: int  # of the augmentation
-    augmentation: Augmentation | None = None
-    # An estimate until the first pass reaches its last mini-batch. Then exact.
-    steps_an_epoch: float = field(init=False)
+    augmentation: Augmentation | None
+    # Of the last pass, as the training's state keeps it. If it is 0, an estimate replaces it until
+    # the first pass reaches its last mini-batch.
+    steps_an_epoch: float
 
     def __post_init__(self) -> None:
         self.size = self.config.rows_a_step
-        known = self.epochs.n_rows
-        self.steps_an_epoch = float("inf") if known == UNKNOWN else max(known // self.size, 1)
+        if not self.steps_an_epoch:
+            known = self.epochs.n_rows
+            self.steps_an_epoch = float("inf") if known == UNKNOWN else max(known // self.size, 1)
 
     def epoch(
         self, number: int, n_done: int, first_step: int, device: torch.device
