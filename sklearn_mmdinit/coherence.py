@@ -280,7 +280,7 @@ def check_augmentation(
         return
     rows = X[np.arange(2 * min(coherence.batch_size, len(X))) % len(X)]
     if takes_tensors(augmentation):
-        augmented_on_device(augmentation, as_examples(rows).to(device), 0, 0, looks=True)
+        augmented_on_device(augmentation, as_examples(rows).to(device), 0, 0, check_values=True)
     else:
         augmented(augmentation, rows, augmentation_generator(0, 0))
 
@@ -297,7 +297,7 @@ def fit_embedding(coherence: Coherence, X: np.ndarray, seed: int) -> Any:
     return embedding
 
 
-class Walks:
+class WalkCache:
     """Caches the graph of the training rows, and that of the rows scored last.
 
     A pickle does not contain them.
@@ -339,7 +339,7 @@ class Walks:
         return walk
 
     def __reduce__(self) -> Any:
-        return Walks, ()  # graphs are as large as the data, and can be searched again
+        return WalkCache, ()  # graphs are as large as the data, and can be searched again
 
 
 def _embedded(embedding: Any, X: np.ndarray, name: str) -> np.ndarray:

@@ -27,7 +27,7 @@ from ._base.row_scale import RowMoments, warn_if_another_scale
 from ._base.validation import warn_user
 from .coherence import (
     Coherence,
-    Walks,
+    WalkCache,
     check_augmentation,
     check_coherence,
     coherence_of,
@@ -357,6 +357,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         "sampler": [checks.one_of(SAMPLERS)],
     }
     _state: State
+    _n_classes_is_known: bool  # from labels, a parameter or the module
     # Mean and spread of the rows that theta0 was learned from; None if the module takes integers.
     _moments: RowMoments | None
 
@@ -691,7 +692,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         if coherence is not None or self.output == "hidden":
             self._builder.hidden(theta0, X[:2], "cpu")  # raises without a last linear layer
         config = self._config(n_rows, coherence)
-        return config, State(seed, theta0, n_planned=max(config.max_iter, 1))
+        return config, State(seed, theta0, n_planned_epochs=max(config.max_iter, 1))
 
     def _learned(self) -> Theta0 | None:
         """The theta0 that a warm start goes on from, or None."""
@@ -730,7 +731,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
     ) -> None:
         """Fit the embedding, and store the parameters that partial_fit may not change."""
         self._begun_with = self._unchangeable(coherence, config)
-        self._walks = Walks()
+        self._walks = WalkCache()
         self.embedding_ = None
         if coherence is not None:  # errors of the augmentation come before a long fit
             check_augmentation(coherence, X, self._builder.as_examples, torch_device(self.device))

@@ -162,12 +162,12 @@ def _read_or_streamed(
         )
     initializer.batch_size = min(initializer.batch_size, epochs.size)
     if coherence is not None:
-        initializer.coherence = _without_graph(coherence).set_params(batch_size=epochs.size)
+        initializer.coherence = _copy_for_given_pairs(coherence).set_params(batch_size=epochs.size)
     return epochs.first_rows(), epochs
 
 
-def _without_graph(coherence: Coherence) -> Coherence:
-    """A copy; a ValueError if it asks for a graph, while pairs come from the data."""
+def _copy_for_given_pairs(coherence: Coherence) -> Coherence:
+    """A copy; a ValueError if a graph or an embedding of the coherence would choose the pairs."""
     for name in ("graph", "embedding"):
         if (value := getattr(coherence, name)) is not None:
             raise ValueError(

@@ -285,6 +285,24 @@ def test_a_damaged_checkpoint_is_refused_and_left_alone(path):
         assert path.read_bytes() == content
 
 
+def test_a_checkpoint_of_an_earlier_version_goes_on(path):
+    """Fields had other names, or did not exist."""
+    with pytest.warns(ConvergenceWarning), interrupted_at(8):
+        tiny(checkpoint=path).fit(X)
+    arrays, texts = read_whole(path)
+    kept = json.loads(texts[TRAINING_KEY])
+    old = {"n_epochs": "n_passes", "n_planned_epochs": "n_planned"}
+    kept["state"] = {
+        old.get(name, name): value
+        for name, value in kept["state"].items()
+        if name not in ("fell_at", "steps_an_epoch")
+    }
+    write_whole(path, arrays, texts | {TRAINING_KEY: json.dumps(kept)})
+    with at_most(PASSES * STEPS - 6):
+        resumed = tiny(checkpoint=path).fit(X)
+    assert_same_training(resumed, tiny().fit(X))
+
+
 STATE = {
     "of another version": {"a_field_of_another_version": 0},
     "text": {"step": "7"},

@@ -30,7 +30,11 @@ _ARRAY = "sklearn_mmdinit.array"  # marks the name of an array in JSON
 _SECONDS_BETWEEN_WRITES = 60.0  # at least
 
 # Old names of fields, in files of development versions before 0.1.0.
-_RENAMED = {"n_passes": "n_epochs", "steps_in_pass": "steps_in_epoch"}
+_RENAMED = {
+    "n_passes": "n_epochs",
+    "steps_in_pass": "steps_in_epoch",
+    "n_planned": "n_planned_epochs",
+}
 
 # Fields of a state that are floats.
 _FLOATS = ("first_loss", "best_loss", "level_sum", "steps_an_epoch")
@@ -145,7 +149,8 @@ def _state_of(kept: Mapping[str, Any], fresh: State, term_names: tuple[str, ...]
         if type(value) is int
     }
     right |= {name: type(getattr(state, name)) is float for name in _FLOATS}
-    right |= {name: getattr(state, name) == getattr(fresh, name) for name in ("seed", "n_planned")}
+    same = ("seed", "n_planned_epochs")
+    right |= {name: getattr(state, name) == getattr(fresh, name) for name in same}
     right["levels"] = all(type(level) is float and math.isfinite(level) for level in state.levels)
     right["moments"] = all(shapes[name] == 2 * [arrays[name].shape] for name in shapes)
     right["window_sum"] = window_sum.shape == ((n_terms,) if state.window_steps else ())

@@ -126,14 +126,14 @@ def takes_tensors(augmentation: Augmentation) -> bool:
 
 
 def augmented_on_device(
-    augmentation: Any, batch: torch.Tensor, seed: int, step: int, *, looks: bool = False
+    augmentation: Any, batch: torch.Tensor, seed: int, step: int, *, check_values: bool = False
 ) -> torch.Tensor:
     """Augmented pairs (2 B, ...), on their device; raises a ValueError as :func:`augmented` does.
 
     The augmentation gets the first inputs of all pairs in one call, and the second inputs in
     another. So even a transform that draws once in a call changes the two inputs of a pair
-    differently. On a GPU NaN and infinity are errors only if `looks`, because reading values waits
-    for the GPU.
+    differently. On a GPU, NaN and infinity raise an error only if `check_values` is set, because
+    reading values waits for the GPU.
     """
     name = shortened(f"augmentation={augmentation!r}")
     draws = seeded_for_user_code(augmentation_seed(seed, step), batch.device)
@@ -148,7 +148,7 @@ def augmented_on_device(
             got = f"shape {tuple(changed.shape)}, {changed.dtype}, {changed.device}"
             raise ValueError(f"{name} must return {valid}, {half.device}; got {got}")
     result = torch.cat(halves).to(batch.dtype)
-    if (looks or result.device.type == "cpu") and not bool(result.isfinite().all()):
+    if (check_values or result.device.type == "cpu") and not bool(result.isfinite().all()):
         raise ValueError(f"{name} returned NaN or infinity, or a value too large for float32")
     return result
 

@@ -32,7 +32,7 @@ class State:
     # over a stream without a length has not ended.
     steps_an_epoch: float = 0.0
     # max_iter at the first epoch: the number of epochs of the learning rate schedule.
-    n_planned: int = 1
+    n_planned_epochs: int = 1
     fell_at: int = sys.maxsize  # the first step with a lower learning rate; large if there is none
     # Mean of L_coh over each span of steps; sum and number of steps of the unfinished span.
     levels: list[float] = field(default_factory=list)
@@ -109,7 +109,7 @@ class State:
         """Number of steps until the learning rate has its last value, as far as is known now."""
         if config.ends_by_coherence:
             return planned_steps(self.levels, config.fewest_steps, config.most_steps)
-        return self.n_planned * self.steps_an_epoch
+        return self.n_planned_epochs * self.steps_an_epoch
 
     def n_steps_left(self, config: Config, last_epoch: int | None) -> float:
         """Steps until epoch `last_epoch` ends; if it is None, until the planned ones are done.
