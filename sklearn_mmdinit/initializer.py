@@ -65,7 +65,7 @@ _FIRST_MOVE, _FINE_TUNING_RATE = 0.75, 1e-3
 _JUDGED_ROWS = 2048
 
 # Training has diverged if the loss is above this factor times the larger of the first loss and 1.
-# The loss of a single mini-batch varies less.
+# The losses of single mini-batches differ by less than this factor.
 _DIVERGED = 4.0
 
 # Predictions have collapsed if the mean squared correlation of _COLLAPSE_ROWS of them is above
@@ -133,7 +133,8 @@ class _CarriesTheta0(_HiddenFeatures, auto_wrap_output_keys=None):  # type: igno
             As ``transform`` returns.
         """
         # Overrides scikit-learn's, which puts X into the container of set_output.
-        with checks.inside_another():  # a Pipeline may cache the result on disk
+        # An interrupt must raise: a Pipeline would cache half-trained weights.
+        with checks.inside_another():
             self.fit(X, y)
         return self.transform(X)
 
@@ -195,10 +196,10 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
     module : None, nn.Module or subclass of it, default=None
         The network, which returns logits. None: a perceptron, an :class:`MLP`. An instance is
         copied, and training starts at its weights. A class is called with the ``module__<name>``
-        parameters. It also gets `n_classes`, if it has this argument, and ``n_features``, the
-        number of values of an example, if it has this argument without a default. X may have any
-        shape that the network takes. The network is converted to single precision, unless its
-        ``forward`` casts X to a type of its own. Parameters that require no gradient do not
+        parameters. If it has an argument ``n_classes``, it gets the number of classes. If it has an
+        argument ``n_features`` without a default, it gets the number of values of an example. X may
+        have any shape that the network takes. The network is converted to single precision, unless
+        its ``forward`` casts X to a type of its own. Parameters that require no gradient do not
         change. A normalization layer in evaluation mode does not change either, if the module
         itself is in training mode. With a module, parameters that describe a perceptron must keep
         their defaults.
@@ -255,8 +256,8 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         The paper's s: weights are perturbed with standard deviation s / sqrt(n_in), biases with
         s / sqrt(n_out).
     uniformity_weight : float, default=1.0
-        Weight of L_uni, a sum of nine kernels as in the paper's text. 1 / 9 averages them; fewer
-        units then die, as in the paper's tables. With coherence all three weights may be 0: the
+        Weight of L_uni, a sum of nine kernels as in the paper's text. 1 / 9 averages them: then few
+        hidden units die, as the paper reports. With coherence all three weights may be 0: the
         paper's terms are then not computed.
     degeneracy_weight : float, default=0.4
         The paper's lambda, the weight of L_sd against degenerate softmax.
@@ -498,7 +499,8 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         and its first call ends the unfinished epoch. An earlier interrupt raises
         KeyboardInterrupt. If a Pipeline, a classifier or another initializer calls ``fit``, an
         interrupt always ends the whole call, and only the checkpoint is kept. A parameter search
-        over an initializer goes on with its next ``fit``; a second interrupt ends it.
+        is an exception: it takes an interrupted initializer as fitted and starts its next ``fit``.
+        An interrupt before the first window or epoch of a ``fit`` ends the search.
 
         Parameters
         ----------
@@ -560,7 +562,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         """Train for one more epoch.
 
         n calls give the same as ``fit`` with ``max_iter=n``, also with pickling in between. With
-        coherence set ``max_iter=n`` for these calls as well, because the learning rate falls over
+        coherence, set ``max_iter=n`` for these calls as well, because the learning rate falls over
         n epochs. ``max_iter="auto"`` with coherence gives a warning if an epoch has fewer steps
         than coherence needs. The graph of each call holds only the rows of this call. For rows
         that arrive over time use ``warm_start=True`` and ``fit`` on all rows so far, or on the new
@@ -832,7 +834,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
             # No epoch of the stream has ended, and perhaps none ever does.
             if self._state.steps_an_epoch == math.inf:
                 n_rows = 2 * self._state.step * self.config_.rows_a_step
-                longer = f"max_iter=1, and let an epoch of data end after {n_rows:,} examples"
+                longer = f"max_iter=1, and let a pass over data end after {n_rows:,} examples"
             warn_user(
                 f"L_coh was still falling, from {levels[-2]:.3g} to {levels[-1]:.3g} in {SPAN} "
                 f"steps, when the learning rate began to fall; try {longer}",

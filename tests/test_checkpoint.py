@@ -330,7 +330,7 @@ def test_a_checkpoint_of_another_version_is_refused_by_its_version(kind, path):
     text = json.dumps([kept] if kind == "a list" else kept)
     texts[TRAINING_KEY] = text[:-1] if kind == "no JSON" else text
     write_whole(path, arrays, texts | {"sklearn_mmdinit.version": "9.8.7"})
-    words = r"training\.safetensors.*version 9\.8\.7 wrote it.*delete it"
+    words = r"training\.safetensors.*version 9\.8\.7 wrote it.*delete the file"
     with pytest.raises(ValueError, match=words):
         tiny(max_iter=1, checkpoint=path).fit(X)
 

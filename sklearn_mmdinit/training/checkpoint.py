@@ -79,7 +79,8 @@ class Checkpointer:
             return
         arrays: dict[str, np.ndarray] = {}
 
-        def in_json(value: Any) -> Any:  # JSON has no arrays: the file holds them beside the JSON
+        # JSON cannot hold NumPy arrays: the file holds them beside the JSON.
+        def in_json(value: Any) -> Any:
             if isinstance(value, Theta0):
                 return dict(value.arrays)
             arrays[str(len(arrays))] = value
@@ -90,7 +91,7 @@ class Checkpointer:
         self.due = time.monotonic() + _SECONDS_BETWEEN_WRITES
 
     def _read(self, path: Path, fresh: State) -> State:
-        remedy = "delete it to begin anew, or give checkpoint another path"
+        remedy = "delete the file to begin anew, or give checkpoint another path"
         try:
             arrays, texts = read_whole(path)
         except ValueError as error:

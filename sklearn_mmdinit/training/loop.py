@@ -62,7 +62,7 @@ def _stacked(terms: Any) -> torch.Tensor:
 def training_threads(
     network: nn.Module, info: ModuleInfo, n_rows: int, device: torch.device
 ) -> AbstractContextManager[None]:
-    """A context manager that divides the work among threads; `n_rows` go through it at once."""
+    """A context manager that divides work among threads; `n_rows` rows pass the network at once."""
     if info.sampler != "gram":
         return nullcontext()  # PyTorch's own threads, within each operation
     linears = [layer for layer in gram_layers(network) if isinstance(layer, nn.Linear)]
@@ -123,10 +123,10 @@ def train(
                 ends_span = config.coherence is not None and state.step % SPAN == 0
                 ends_training = last_epoch is None and state.step >= n_planned
                 if not (ends_window or ends_span or ends_epoch or ends_training):
-                    continue  # to read the sums would wait for the GPU
+                    continue  # reading the sums would wait for the GPU
                 totals = sums.cpu().numpy().astype(np.float64)
-                # A gradient can be NaN although the loss is finite. One check for all steps since
-                # the last one is enough.
+                # A gradient can be NaN although the loss is finite. One check is enough for all
+                # steps since the check before, because a NaN stays.
                 if not (np.isfinite(totals[0]) and learned_is_finite(network)):
                     state.fall_back(config, n_summed)
                     return

@@ -107,7 +107,7 @@ class RowBatches:
     def epoch(
         self, number: int, n_done: int, first_step: int, device: torch.device
     ) -> Iterator[tuple[torch.Tensor, bool]]:
-        """The epoch's mini-batches (B, ...) but the first `n_done`; whether each is the last."""
+        """The epoch's mini-batches (B, ...) after the first `n_done`, and whether each is last."""
         mini_batches = self.mini_batches(self.order(number)[n_done:], first_step, device)
         for n_steps, batch in enumerate(mini_batches, n_done + 1):
             yield batch, n_steps == self.steps_an_epoch

@@ -49,7 +49,7 @@ class State:
     # What changes it, in the order of a training
 
     def begin_epoch(self) -> None:
-        """Count a new epoch, unless the last one has not ended."""
+        """Count a new epoch if the last one has ended."""
         self.n_epochs += self.steps_in_epoch == 0
 
     def begin_step(self, config: Config, n_planned: float) -> float:
@@ -114,7 +114,8 @@ class State:
     def n_steps_left(self, config: Config, last_epoch: int | None) -> float:
         """Steps until epoch `last_epoch` ends; if it is None, until the planned ones are done.
 
-        It is 0 only then. Until then it may be an estimate, because epochs of a stream may differ.
+        The number is 0 or less only when this training is over. Before, it may be an estimate,
+        because epochs of a stream may differ in length.
         """
         if last_epoch is None:
             return self.n_steps_planned(config) - self.step
@@ -139,5 +140,5 @@ class State:
         return [{"step": self.step, **dict(zip(names, means, strict=True))}]
 
     def result(self, config: Config) -> Theta0:
-        """Theta0 after the best window; with coherence, or if no window has ended, the last one."""
+        """Theta0 after the best window; the current one with coherence or if no window ended."""
         return self.current if self.best is None or config.coherence else self.best

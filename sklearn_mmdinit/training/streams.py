@@ -42,7 +42,9 @@ class LoaderEpochs:
         self, loader: DataLoader[Any], name: str, seed: int, *, pairs_wanted: bool = False
     ) -> None:
         self.name, self._pairs_wanted = name, pairs_wanted
-        self.n_rows = UNKNOWN  # of the last pass that has ended; until then by the loader's length
+        # Rows of the last pass that has ended. Before the first has ended, an estimate from the
+        # loader's length.
+        self.n_rows = UNKNOWN
         self._loader, self._seed = loader, seed
         self._rest, self._read = self._pass(0), deque[Views]()
         n_rows, n_numbers = 0, 0
@@ -175,7 +177,7 @@ class StreamBatches:
     def epoch(
         self, number: int, n_done: int, first_step: int, device: torch.device
     ) -> Iterator[tuple[torch.Tensor, bool]]:
-        """The epoch's mini-batches (B, ...) but the first `n_done`; whether each is the last.
+        """The epoch's mini-batches (B, ...) after the first `n_done`, and whether each is last.
 
         A mini-batch of pairs has all first views, then all second views.
         """
@@ -186,10 +188,10 @@ class StreamBatches:
                 yield self._examples(views, first_step + index - n_done, device), is_last
         if index < n_done:
             raise ValueError(
-                f"data={self.epochs.name} gave {index + 1} mini-batches of {self.size} examples in "
-                f"epoch {number + 1}, which needs more than {n_done}: each epoch is a new pass, "
-                "and an iterator ends after one. Let __iter__ of the IterableDataset begin anew, "
-                "as a generator function does, or pass max_iter=1"
+                f"epoch {number + 1} of data={self.epochs.name} has only {index + 1} full "
+                f"mini-batches of {self.size} examples, and training needs at least {n_done + 1} "
+                "there: each epoch is a new pass, and an iterator ends after one. Let __iter__ of "
+                "the IterableDataset begin anew, as a generator function does, or pass max_iter=1"
             )
 
     def _split(self, number: int) -> Iterator[Views]:
