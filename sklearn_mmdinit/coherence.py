@@ -50,12 +50,12 @@ class Coherence(BaseEstimator):
     The paper's loss treats each input alone: its predictions by networks near theta0 should spread
     over the whole simplex. This term compares inputs. If the last layer is perturbed, predictions
     of neighbouring inputs should move together, and those of unrelated inputs should move without
-    correlation. With C the exact correlation of these moves, and :math:`i \to i^+` a random
-    walk on the nearest-neighbour graph of the unlabelled rows,
+    correlation. Let C be the exact correlation of these moves, and :math:`i \to i^+` a random walk
+    on the nearest-neighbour graph of the unlabelled rows. The term is
 
-    .. math:: L_{coh} = 1 - E_i [C_{i i^+}] + \rho \, E_{i \not\sim j} [C_{ij}^2]
+    .. math:: L_{coh} = 1 - E_i [C_{i i^+}] + \rho \, E_{i \not\sim j} [C_{ij}^2].
 
-    is added to the paper's loss with the weight :math:`\mu`. It is the spectral contrastive loss
+    It is added to the paper's loss with the weight :math:`\mu`. It is the spectral contrastive loss
     [1]_, whose positive pairs are here the two ends of a walk. It is not part of the paper.
 
     Parameters
@@ -70,8 +70,8 @@ class Coherence(BaseEstimator):
         Mean number of edges of the walks, from 1 to 10,000. The lengths have a geometric
         distribution.
     batch_size : int, default=256
-        Positive pairs a step, at least 2; capped at n_samples. The paper's terms use fewer rows:
-        the first row of a pair, for as many pairs as the initializer's ``batch_size``.
+        Positive pairs a step, at least 2; capped at n_samples. The paper's terms use the first rows
+        of some of these pairs only: as many as the initializer's ``batch_size``.
     n_neighbors : int, default=10
         Edges of each row, which lead to its nearest neighbours. A row that equals others has one
         edge to one of them; its other edges lead to rows that differ. From 100,000 rows on,
@@ -280,7 +280,7 @@ def check_augmentation(
         return
     rows = X[np.arange(2 * min(coherence.batch_size, len(X))) % len(X)]
     if takes_tensors(augmentation):
-        augmented_on_device(augmentation, as_examples(rows).to(device), 0, 0, looks=True)
+        augmented_on_device(augmentation, as_examples(rows).to(device), 0, 0, check_values=True)
     else:
         augmented(augmentation, rows, augmentation_generator(0, 0))
 
@@ -297,7 +297,7 @@ def fit_embedding(coherence: Coherence, X: np.ndarray, seed: int) -> Any:
     return embedding
 
 
-class Walks:
+class WalkCache:
     """Caches the graph of the training rows, and that of the rows scored last.
 
     A pickle does not contain them.
@@ -339,7 +339,7 @@ class Walks:
         return walk
 
     def __reduce__(self) -> Any:
-        return Walks, ()  # graphs are as large as the data, and can be searched again
+        return WalkCache, ()  # graphs are as large as the data, and can be searched again
 
 
 def _embedded(embedding: Any, X: np.ndarray, name: str) -> np.ndarray:
@@ -355,7 +355,7 @@ def _embedded(embedding: Any, X: np.ndarray, name: str) -> np.ndarray:
 
 
 def _named(rows: np.ndarray, embedding: Any) -> Any:
-    """Rows with the column names of the DataFrame that an embedding was fitted to, if it was."""
+    """Rows as a DataFrame with column names, if an embedding was fitted to one; else the rows."""
     names = getattr(embedding, "feature_names_in_", None)
     if names is None or rows.shape[1:] != (len(names),) or find_spec("pandas") is None:
         return rows

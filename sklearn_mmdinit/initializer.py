@@ -27,7 +27,7 @@ from ._base.row_scale import RowMoments, warn_if_another_scale
 from ._base.validation import warn_user
 from .coherence import (
     Coherence,
-    Walks,
+    WalkCache,
     check_augmentation,
     check_coherence,
     coherence_of,
@@ -45,7 +45,7 @@ from .training.loop import mean_loss, train
 from .training.minibatches import PositivePairs, RowBatches
 from .training.schedule import SPAN, is_still_falling
 from .training.state import State
-from .training.streams import UNKNOWN, LoaderEpochs, StreamBatches
+from .training.streams import LoaderEpochs, StreamBatches
 from .warm_start import attach_theta0
 
 __all__ = ["MMDInitializer"]
@@ -65,7 +65,7 @@ _FIRST_MOVE, _FINE_TUNING_RATE = 0.75, 1e-3
 _JUDGED_ROWS = 2048
 
 # Training has diverged if the loss is above this factor times the larger of the first loss and 1.
-# The loss of a single mini-batch varies less.
+# The losses of single mini-batches differ by less than this factor.
 _DIVERGED = 4.0
 
 # Predictions have collapsed if the mean squared correlation of _COLLAPSE_ROWS of them is above
@@ -133,7 +133,8 @@ class _CarriesTheta0(_HiddenFeatures, auto_wrap_output_keys=None):  # type: igno
             As ``transform`` returns.
         """
         # Overrides scikit-learn's, which puts X into the container of set_output.
-        with checks.inside_another():  # a Pipeline may cache the result on disk
+        # An interrupt must raise: a Pipeline would cache half-trained weights.
+        with checks.inside_another():
             self.fit(X, y)
         return self.transform(X)
 
@@ -195,10 +196,10 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
     module : None, nn.Module or subclass of it, default=None
         The network, which returns logits. None: a perceptron, an :class:`MLP`. An instance is
         copied, and training starts at its weights. A class is called with the ``module__<name>``
-        parameters. It also gets `n_classes`, if it has this argument, and ``n_features``, the
-        number of values of an example, if it has this argument without a default. X may have any
-        shape that the network takes. The network is converted to single precision, unless its
-        ``forward`` casts X to a type of its own. Parameters that require no gradient do not
+        parameters. If it has an argument ``n_classes``, it gets the number of classes. If it has an
+        argument ``n_features`` without a default, it gets the number of values of an example. X may
+        have any shape that the network takes. The network is converted to single precision, unless
+        its ``forward`` casts X to a type of its own. Parameters that require no gradient do not
         change. A normalization layer in evaluation mode does not change either, if the module
         itself is in training mode. With a module, parameters that describe a perceptron must keep
         their defaults.
@@ -255,8 +256,8 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         The paper's s: weights are perturbed with standard deviation s / sqrt(n_in), biases with
         s / sqrt(n_out).
     uniformity_weight : float, default=1.0
-        Weight of L_uni, a sum of nine kernels as in the paper's text. 1 / 9 averages them; fewer
-        units then die, as in the paper's tables. With coherence all three weights may be 0: the
+        Weight of L_uni, a sum of nine kernels as in the paper's text. 1 / 9 averages them: then few
+        hidden units die, as the paper reports. With coherence all three weights may be 0: the
         paper's terms are then not computed.
     degeneracy_weight : float, default=0.4
         The paper's lambda, the weight of L_sd against degenerate softmax.
@@ -357,6 +358,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         "sampler": [checks.one_of(SAMPLERS)],
     }
     _state: State
+    _n_classes_is_known: bool  # from labels, a parameter or the module
     # Mean and spread of the rows that theta0 was learned from; None if the module takes integers.
     _moments: RowMoments | None
 
@@ -497,7 +499,8 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         and its first call ends the unfinished epoch. An earlier interrupt raises
         KeyboardInterrupt. If a Pipeline, a classifier or another initializer calls ``fit``, an
         interrupt always ends the whole call, and only the checkpoint is kept. A parameter search
-        over an initializer goes on with its next ``fit``; a second interrupt ends it.
+        is an exception: it takes an interrupted initializer as fitted and starts its next ``fit``.
+        An interrupt before the first window or epoch of a ``fit`` ends the search.
 
         Parameters
         ----------
@@ -551,7 +554,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
             state = last
             done = f"fitted up to step {state.step}; partial_fit goes on from there"
             warn_user(f"interrupted: {done}", ConvergenceWarning)
-        return self._store(X, config, state, len(X) if epochs is None else epochs.n_rows)
+        return self._store(X, config, state)
 
     @own_settings()
     @checks.all_or_nothing
@@ -559,7 +562,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         """Train for one more epoch.
 
         n calls give the same as ``fit`` with ``max_iter=n``, also with pickling in between. With
-        coherence set ``max_iter=n`` for these calls as well, because the learning rate falls over
+        coherence, set ``max_iter=n`` for these calls as well, because the learning rate falls over
         n epochs. ``max_iter="auto"`` with coherence gives a warning if an epoch has fewer steps
         than coherence needs. The graph of each call holds only the rows of this call. For rows
         that arrive over time use ``warm_start=True`` and ``fit`` on all rows so far, or on the new
@@ -596,7 +599,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
             if state.steps_in_epoch >= len(X) // config.rows_a_step:
                 state.steps_in_epoch = 0  # that epoch was over more rows
         self._train(X, coherence, config, state, state.n_ended + 1)
-        return self._store(X, config, state, len(X))
+        return self._store(X, config, state)
 
     @own_settings()
     def score(self, X: Any, y: Any = None) -> float:
@@ -663,13 +666,14 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         """Inspect the network on a few rows; return the training's settings and a fresh state."""
         (seed,) = seeds_of(self.random_state, 1)
         learned, of_labels = self._learned(), labels.n_classes_in(y)
+        was_known = learned is not None and self._n_classes_is_known
+        self._n_classes_is_known = bool(
+            of_labels or was_known or self.module is not None or not checks.is_auto(self.n_classes)
+        )
         if learned is not None:  # a later y may miss classes
             of_labels = max(of_labels or 0, learned.architecture.n_classes)
         factory = factories.factory_of_initializer(
             vars(self), self.n_features_in_, weights_seed(seed), of_labels
-        )
-        self._n_classes_is_known = bool(
-            of_labels or self.module is not None or not checks.is_auto(self.n_classes)
         )
         self._builder, theta0 = NetworkBuilder.of(
             factory.snapshot(), X, self.sampler, self.hidden_layer
@@ -683,7 +687,6 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
                 f"n_classes={self.n_classes}, and the module {architecture.module} returns "
                 f"{architecture.n_classes} logits; make them equal, or leave n_classes at 'auto'"
             )
-        _check_gain(self.gain, architecture.chain)
         if learned is not None:
             _check_same_network(learned.architecture, architecture)
             warn_if_another_scale(X, learned.row_mean, learned.row_spread)
@@ -691,7 +694,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         if coherence is not None or self.output == "hidden":
             self._builder.hidden(theta0, X[:2], "cpu")  # raises without a last linear layer
         config = self._config(n_rows, coherence)
-        return config, State(seed, theta0, n_planned=max(config.max_iter, 1))
+        return config, State(seed, theta0, n_planned_epochs=max(config.max_iter, 1))
 
     def _learned(self) -> Theta0 | None:
         """The theta0 that a warm start goes on from, or None."""
@@ -714,11 +717,14 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         else:
             augmentation = coherence.augmentation if coherence else None
             integers = self._builder.takes_integers
-            batches = StreamBatches(epochs, config, integers, state.seed, augmentation)
+            of_data = epochs, config, integers, state.seed, augmentation
+            batches = StreamBatches(*of_data, state.steps_an_epoch)
         device = torch_device(self.device)
         train(self._builder, batches, config, state, last_epoch, device, self.verbose, keep)
 
     def _config(self, n_rows: int, coherence: Coherence | None) -> Config:
+        """Settings by the parameters as they are now; an error if the network cannot have them."""
+        _check_gain(self.gain, self._builder.architecture.chain)
         n_classes, is_known = self._builder.info.n_classes, self._n_classes_is_known
         return resolve(vars(self), coherence, n_rows, n_classes, is_known)
 
@@ -727,7 +733,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
     ) -> None:
         """Fit the embedding, and store the parameters that partial_fit may not change."""
         self._begun_with = self._unchangeable(coherence, config)
-        self._walks = Walks()
+        self._walks = WalkCache()
         self.embedding_ = None
         if coherence is not None:  # errors of the augmentation come before a long fit
             check_augmentation(coherence, X, self._builder.as_examples, torch_device(self.device))
@@ -784,8 +790,8 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
             **settings_of(coherence),
         }
 
-    def _store(self, X: np.ndarray, config: Config, state: State, n_rows: int) -> Self:
-        """Set the fitted attributes; `n_rows` is the number of rows of an epoch."""
+    def _store(self, X: np.ndarray, config: Config, state: State) -> Self:
+        """Set the fitted attributes."""
         self._state, self.config_ = state, config
         theta0 = state.result(config)
         if (moments := self._moments) is not None:
@@ -806,27 +812,29 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         self.n_iter_ = state.n_epochs
         self.converged_: bool | None = None
         if H is not None:
-            levels = state.levels_before_the_fall(config, n_rows // config.rows_a_step)
-            self._judge_coherence(levels, H, n_rows)
-        loss = self.loss_curve_[-1] if config.coherence and self.history_ else self.best_loss_
+            self._judge_coherence(state.levels_before_the_fall(), H)
+        loss, where = self.best_loss_, "in the best window"
+        if config.coherence and self.history_:
+            loss, where = self.loss_curve_[-1], "in the last window"
         if self.history_ and loss > _DIVERGED * max(state.first_loss, 1.0):
             warn_user(
-                f"the loss is {loss:.3g} at the end and began at {state.first_loss:.3g}; try a "
+                f"the loss is {loss:.3g} {where} and began at {state.first_loss:.3g}; try a "
                 f"smaller learning_rate_init than {config.learning_rate_init}, or standardize X",
                 ConvergenceWarning,
             )
         return self
 
-    def _judge_coherence(self, levels: list[float], H: np.ndarray, n_rows: int) -> None:
+    def _judge_coherence(self, levels: list[float], H: np.ndarray) -> None:
         """Set ``converged_``; warn if L_coh was still falling, or if predictions have collapsed."""
         self.converged_ = len(levels) > 1 and not is_still_falling(levels)
         if len(levels) < 2:
             return  # too few steps to judge, or a training that is not over
         if not self.converged_:
             longer = f"max_iter={2 * self.n_iter_}"
-            if n_rows == UNKNOWN:  # no epoch of the stream has ended, and perhaps none ever does
+            # No epoch of the stream has ended, and perhaps none ever does.
+            if self._state.steps_an_epoch == math.inf:
                 n_rows = 2 * self._state.step * self.config_.rows_a_step
-                longer = f"max_iter=1, and let an epoch of data end after {n_rows:,} examples"
+                longer = f"max_iter=1, and let a pass over data end after {n_rows:,} examples"
             warn_user(
                 f"L_coh was still falling, from {levels[-2]:.3g} to {levels[-1]:.3g} in {SPAN} "
                 f"steps, when the learning rate began to fall; try {longer}",

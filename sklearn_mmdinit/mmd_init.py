@@ -20,7 +20,8 @@ from .training.streams import UNKNOWN, LoaderEpochs, rows_of
 
 __all__ = ["mmd_init_"]
 
-# Examples of a mini-batch of a Dataset without a DataLoader.
+# Number of examples in a mini-batch, if a Dataset comes without a DataLoader, and without a
+# coherence, which has a batch size of its own.
 _EXAMPLES_AT_A_TIME = 256
 
 
@@ -80,10 +81,10 @@ def mmd_init_(module: nn.Module, data: Any, **params: Any) -> list[dict[str, flo
     first view is used.
 
     With a coherence a mini-batch is what the loader gives; ``coherence.batch_size`` is used only
-    for an IterableDataset without a DataLoader. The paper's terms take its first ``batch_size``
-    examples. Without a coherence what the loader gives is divided into mini-batches of
-    ``batch_size``. Incomplete ones are left out. Let the loader shuffle, so that each epoch leaves
-    out other examples.
+    for an IterableDataset without a DataLoader. The paper's terms take the first examples of each
+    mini-batch, ``batch_size`` of them. Without a coherence, each mini-batch of the loader is
+    divided into mini-batches of ``batch_size``. Incomplete ones are left out. Let the loader
+    shuffle, so that each epoch leaves out other examples.
 
     The loader decides order, shuffling, workers and augmentation. While it is read, the global
     generators of PyTorch, Python and NumPy, and the loader's own, are seeded from `random_state`;
@@ -162,12 +163,12 @@ def _read_or_streamed(
         )
     initializer.batch_size = min(initializer.batch_size, epochs.size)
     if coherence is not None:
-        initializer.coherence = _without_graph(coherence).set_params(batch_size=epochs.size)
+        initializer.coherence = _copy_for_given_pairs(coherence).set_params(batch_size=epochs.size)
     return epochs.first_rows(), epochs
 
 
-def _without_graph(coherence: Coherence) -> Coherence:
-    """A copy; a ValueError if it asks for a graph, while pairs come from the data."""
+def _copy_for_given_pairs(coherence: Coherence) -> Coherence:
+    """A copy; a ValueError if a graph or an embedding of the coherence would choose the pairs."""
     for name in ("graph", "embedding"):
         if (value := getattr(coherence, name)) is not None:
             raise ValueError(

@@ -97,13 +97,13 @@ class MMDObjective(nn.Module):
     -----
     The first call with a module runs a few forward passes to inspect it, which do not change it.
     Each call updates running statistics of normalizations from the mini-batch. The module keeps its
-    mode, device and precision; in training mode dropout is on, where :func:`mmd_init_` has none.
+    mode, device and precision. In training mode dropout is on; :func:`mmd_init_` switches it off.
     Differentiate by ``backward`` or :func:`torch.autograd.grad`, not by :func:`torch.func.grad`.
     Under :class:`torch.autocast` matrix products run in half precision. The losses, and the
     Cholesky factors of "gram", are computed in float32.
 
-    For several GPUs wrap a module whose ``forward`` returns the loss in DistributedDataParallel,
-    not the network. DistributedDataParallel averages gradients over ranks only after its own
+    For several GPUs, write a module whose ``forward`` returns the loss, and wrap this module, not
+    the network, in DistributedDataParallel, which averages gradients over ranks only after its own
     forward pass, and perturbed networks are computed without it.
 
     With ``sampler="functional"`` the terms are differentiable as often as the module is. With
@@ -201,9 +201,10 @@ class MMDObjective(nn.Module):
         TypeError
             If `module` is no nn.Module or is a DistributedDataParallel, or `X` is no tensor.
         ValueError
-            If `X` has no examples, the module returns no logits, or there is no Jacobian, or
-            ``closed_form=True`` and there are more than two classes. Errors of the module itself
-            keep their type, with a note.
+            If `X` has no examples, the module returns no logits, or ``closed_form=True`` and there
+            are more than two classes. If ``detachment_weight`` is above 0, and the logits depend
+            neither on an input of floats nor on a known layer before the last one. Errors of the
+            module itself keep their type, with a note.
         """
         check_argument("module", module, nn.Module)
         check_argument("X", X, torch.Tensor)
@@ -213,9 +214,9 @@ class MMDObjective(nn.Module):
         if isinstance(module, DistributedDataParallel):
             raise TypeError(
                 "module is a DistributedDataParallel, which averages gradients over ranks only "
-                "after its own forward pass, and perturbed networks are computed without it; let "
-                "the forward of an nn.Module return the loss, from objective(net, X) with the "
-                "plain net, and wrap that: DistributedDataParallel(step)(X).backward()"
+                "after its own forward pass, and perturbed networks are computed without it; write "
+                "an nn.Module `step` whose forward(X) returns objective(net, X).total with the "
+                "plain net; then call DistributedDataParallel(step)(X).backward()"
             )
         begin = self._info_and_random
         if torch.compiler.is_compiling():  # a decorator would always import the compiler

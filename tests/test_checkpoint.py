@@ -190,6 +190,22 @@ def test_what_was_learned_is_kept_where_the_file_cannot_be_written(step, learned
     assert init.history_[-1]["step"] == learned
 
 
+def test_a_fit_that_raises_does_not_say_that_it_is_fitted(tmp_path):
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    pipeline = make_pipeline(tiny(checkpoint=folder / "x.safetensors"), MLPClassifier(max_iter=0))
+
+    def unplug(n, _):
+        if n == 5:
+            folder.rename(tmp_path / "unplugged")
+            raise KeyboardInterrupt
+
+    warned = pytest.warns(UserWarning, match="cannot be written")
+    with before_steps(unplug), warned as caught, pytest.raises(KeyboardInterrupt):
+        pipeline.fit(X, np.arange(len(X)) % 2)
+    assert not [w for w in caught if "fitted" in str(w.message)]
+
+
 def test_an_interrupted_first_round_has_no_second(path):
     first = tiny(output="hidden", checkpoint=path)
     both = tiny(coherence=Coherence(n_neighbors=3, embedding=first))
@@ -269,6 +285,24 @@ def test_a_damaged_checkpoint_is_refused_and_left_alone(path):
         assert path.read_bytes() == content
 
 
+def test_a_checkpoint_of_an_earlier_version_goes_on(path):
+    """Fields had other names, or did not exist."""
+    with pytest.warns(ConvergenceWarning), interrupted_at(8):
+        tiny(checkpoint=path).fit(X)
+    arrays, texts = read_whole(path)
+    kept = json.loads(texts[TRAINING_KEY])
+    old = {"n_epochs": "n_passes", "n_planned_epochs": "n_planned"}
+    kept["state"] = {
+        old.get(name, name): value
+        for name, value in kept["state"].items()
+        if name not in ("fell_at", "steps_an_epoch")
+    }
+    write_whole(path, arrays, texts | {TRAINING_KEY: json.dumps(kept)})
+    with at_most(PASSES * STEPS - 6):
+        resumed = tiny(checkpoint=path).fit(X)
+    assert_same_training(resumed, tiny().fit(X))
+
+
 STATE = {
     "of another version": {"a_field_of_another_version": 0},
     "text": {"step": "7"},
@@ -296,7 +330,7 @@ def test_a_checkpoint_of_another_version_is_refused_by_its_version(kind, path):
     text = json.dumps([kept] if kind == "a list" else kept)
     texts[TRAINING_KEY] = text[:-1] if kind == "no JSON" else text
     write_whole(path, arrays, texts | {"sklearn_mmdinit.version": "9.8.7"})
-    words = r"training\.safetensors.*version 9\.8\.7 wrote it.*delete it"
+    words = r"training\.safetensors.*version 9\.8\.7 wrote it.*delete the file"
     with pytest.raises(ValueError, match=words):
         tiny(max_iter=1, checkpoint=path).fit(X)
 

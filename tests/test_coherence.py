@@ -21,7 +21,7 @@ from torch import nn
 
 from nets import assert_same_fit
 from sklearn_mmdinit import Coherence, MLPClassifier, MMDInitializer, RandomAffine, mmd_init_
-from sklearn_mmdinit.coherence import Walks, fit_embedding
+from sklearn_mmdinit.coherence import WalkCache, fit_embedding
 from sklearn_mmdinit.graph.edges import neighbor_graph
 
 
@@ -121,10 +121,10 @@ def test_other_rows_are_scored_by_the_same_embedding(X):
     fitted = fit_embedding(coherence, X, 0)
     others = X[200:] + 0.1
     plain = Coherence(n_neighbors=5)
-    found = ends(Walks().of(coherence, fitted, others))
-    expected = ends(Walks().of(plain, None, fitted.transform(others)))
+    found = ends(WalkCache().of(coherence, fitted, others))
+    expected = ends(WalkCache().of(plain, None, fitted.transform(others)))
     np.testing.assert_array_equal(found, expected)
-    assert (found != ends(Walks().of(plain, None, others))).any()
+    assert (found != ends(WalkCache().of(plain, None, others))).any()
 
 
 class CountsSearches(KNeighborsTransformer):
@@ -148,7 +148,7 @@ def test_a_graph_is_searched_again_only_if_other_rows_were_scored_or_learned_fro
 
 
 def test_graphs_are_never_pickled(X):
-    walks, coherence = Walks(), Coherence(n_neighbors=5)
+    walks, coherence = WalkCache(), Coherence(n_neighbors=5)
     kept = walks.of(coherence, None, X)
     assert walks.of(coherence, None, X.copy()) is kept
     assert walks.of(Coherence(n_neighbors=6), None, X) is not kept

@@ -168,6 +168,13 @@ def test_a_warm_start_goes_on_from_theta0(X):
     assert_same_fit(fresh, small(max_iter=2).fit(X))
 
 
+@pytest.mark.parametrize(("y", "separation"), [(None, 2.0), (np.arange(240) % 2, 1.0)])
+def test_a_warm_start_keeps_the_separation_of_the_first_fit(y, separation, X):
+    init = small(Coherence(batch_size=40, n_neighbors=5), warm_start=True, max_iter=0)
+    assert init.fit(X, y).config_.coherence.separation == separation
+    assert init.fit(X).config_.coherence.separation == separation
+
+
 @pytest.mark.parametrize(
     ("changed", "words"),
     [

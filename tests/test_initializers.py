@@ -147,6 +147,14 @@ def test_partial_fit_refuses_another_network_than_it_began_with(changed, X):
     assert init.set_params(**{name: before[name]}).partial_fit(X).n_iter_ == 2
 
 
+@pytest.mark.parametrize("first", [{"batch_norm": True}, {}])
+def test_partial_fit_refuses_a_gain_that_the_network_cannot_have(first, X):
+    init = tiny(**first).partial_fit(X)
+    with pytest.raises(ValueError, match="gain="):
+        init.set_params(gain=2.0 if first else 1e300).partial_fit(X)
+    assert init.set_params(gain=1).partial_fit(X).n_iter_ == 2
+
+
 # randomness
 
 
@@ -334,7 +342,7 @@ def test_adam_and_the_window_begin_anew_after_a_divergence(X):
 
 
 def test_a_loss_that_ends_far_above_where_it_began_is_a_warning(X):
-    with pytest.warns(ConvergenceWarning, match="smaller learning"):
+    with pytest.warns(ConvergenceWarning, match="in the best window.*smaller learning"):
         tiny(learning_rate_init=1.0, window=2 * STEPS).fit(X)
 
 

@@ -145,7 +145,7 @@ def test_a_wrapped_network_is_refused_with_what_to_write_instead():
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     try:
         wrapped = DistributedDataParallel(MLP(4, (3,), 2))
-        with pytest.raises(TypeError, match=r"wrap that: DistributedDataParallel\(step\)\(X\)"):
+        with pytest.raises(TypeError, match=r"then call DistributedDataParallel\(step\)\(X\)"):
             MMDObjective(4)(wrapped, torch.randn(8, 4))
         with pytest.raises(TypeError, match="pass the module that it wraps"):
             MMDInitializer(module=wrapped, max_iter=1).fit(np.eye(4))

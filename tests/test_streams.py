@@ -144,8 +144,19 @@ def test_a_stream_without_end_is_learned_from_until_coherence_stops_falling():
     params = ALONE | {"coherence": "auto", "max_iter": "auto"}
     data = DataLoader(Stream(endless), batch_size=None)
     # More epochs would not make a longer training of a stream whose first one never ends.
-    with pytest.warns(ConvergenceWarning, match="try max_iter=1, and let an epoch of data end"):
+    with pytest.warns(ConvergenceWarning, match="try max_iter=1, and let a pass over data end"):
         assert learned(data, perceptron(), **params)[0][-1]["step"] >= 2900
+
+
+def test_a_rate_that_never_fell_has_no_warning_about_its_fall():
+    def pairs(epoch):
+        for _ in range(160):
+            x = IMAGES[torch.randint(len(X), (16,))]
+            yield noisy(x), noisy(x)
+
+    params = ALONE | {"coherence": "auto", "max_iter": 1, "learning_rate_init": 1e-3}
+    # Its number of steps is known only when its only epoch has ended. Warnings are errors.
+    learned(DataLoader(Stream(pairs), batch_size=None), perceptron(), **params)
 
 
 def test_no_more_rows_are_kept_than_describe_the_data():
@@ -219,6 +230,14 @@ def test_augmentations_change_both_views():
         assert found[0] != learned(loader, coherence=Coherence())[0]
 
 
+@pytest.mark.parametrize("dtype", ["<f4", ">f4"])
+def test_an_augmentation_may_return_any_layout(dtype):
+    loader = DataLoader(TensorDataset(IMAGES, IMAGES), 16)
+    flip = Coherence(augmentation=lambda rows, rng: rows.astype(dtype)[..., ::-1])
+    same = Coherence(augmentation=lambda rows, rng: np.flip(rows, -1).copy())
+    assert_same(learned(loader, coherence=flip), learned(loader, coherence=same))
+
+
 # Modules, precision, checkpoints
 
 
@@ -278,6 +297,39 @@ def test_a_checkpoint_goes_on_inside_a_pass(tmp_path):
     assert_same(learned(data, **params), expected)
 
 
+@pytest.mark.parametrize("has_length", [True, False])
+def test_a_checkpoint_keeps_the_number_of_steps_of_a_pass(has_length, tmp_path):
+    # More rows than are read before training. The last mini-batch of each pass is incomplete.
+    rows = torch.randn(2, 2200, 4, generator=torch.Generator().manual_seed(0))
+
+    class Pairs(TensorDataset):
+        """Ctrl-C comes when so many examples have been read."""
+
+        left = 10**9
+
+        def __getitem__(self, i):
+            self.left -= 1
+            if self.left < 0:
+                raise KeyboardInterrupt
+            return super().__getitem__(i)
+
+    def loader():
+        in_order = Stream(lambda epoch: (pairs[i] for i in range(len(pairs))))
+        return DataLoader(pairs if has_length else in_order, 1000)
+
+    def module():
+        return seeded(lambda: nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3)))
+
+    pairs = Pairs(*rows)
+    params = ALONE | {"coherence": Coherence(), "max_iter": 3}
+    expected = learned(loader(), module(), **params)
+    params["checkpoint"], pairs.left = tmp_path / "a.safetensors", 2 * 2200 + 1
+    with pytest.warns(UserWarning, match="interrupted: fitted up to step 4"):
+        learned(loader(), module(), **params)
+    pairs.left = 10**9
+    assert_same(learned(loader(), module(), **params), expected)
+
+
 # Errors
 
 
@@ -290,9 +342,15 @@ TWO = TensorDataset(IMAGES, IMAGES)
 REFUSED = {
     "a generator": ((x for x in IMAGES.split(16)), {}, TypeError, "got generator; pass a DataLo"),
     "an iterator": (iter(DataLoader(IMAGES, 16)), {}, TypeError, "iterator, which ends after one"),
-    "no second pass": (once(), {}, ValueError, "in epoch 2.*Let __iter__ .* begin anew"),
+    "no second pass": (once(), {}, ValueError, "epoch 2 of.*Let __iter__ .* begin anew"),
     "nothing": (DataLoader(Stream(lambda _: []), 16), {}, ValueError, "gives no examples"),
     "no tensor": (DataLoader([{"x": 0.0}], 1), {}, TypeError, "must give tensors.*got dict"),
+    "None": (
+        DataLoader(IMAGES, 16, collate_fn=lambda items: None),
+        {},
+        TypeError,
+        "must give tensors.*got None.*collate_fn",
+    ),
     "one example": (DataLoader(IMAGES), {}, ValueError, "mini-batches of one example.*DataLoader"),
     "NaN": (DataLoader(IMAGES * np.nan, 16), {}, ValueError, "NaN"),
     "views": (DataLoader([[[IMAGES[0], IMAGES[0, 0]]]], 1), {}, ValueError, "one shape and dtype"),

@@ -14,8 +14,8 @@ from ..networks.passes import ROWS_OF_JACOBIANS
 # benchmark uses other tasks than the report.
 _PAPER = {"n_perturbations": 256, "learning_rate_init": 2e-4, "max_iter": 5}
 _COHERENT = {"n_perturbations": 32, "learning_rate_init": 4e-3}
-# With coherence the minimum is n_samples / 20 steps, but not below 225 or above 3,000. The maximum
-# is 1,500 steps, or the minimum if that is larger.
+# With coherence and max_iter="auto" a training has at least n_samples / 20 steps; this bound itself
+# is between 225 and 3,000. It has at most 1,500 steps, or as many as that bound if it is larger.
 _ROWS_FOR_EACH_STEP, _SMALLEST_MINIMUM, _LARGEST_MINIMUM, _MAXIMUM = 20, 225, 3000, 1500
 
 
@@ -41,7 +41,7 @@ class Config:
     n_perturbations: int = 2  # the paper's K, and its M
     perturbation_scale: float = 0.0  # the paper's s
     sampler: str = "auto"  # how perturbed networks are drawn
-    # In the paper 1, lambda and xi.
+    # The paper's weights of its three terms: 1, lambda and xi.
     uniformity_weight: float = 0.0
     degeneracy_weight: float = 0.0
     detachment_weight: float = 0.0
@@ -73,7 +73,7 @@ class Config:
 
     @property
     def rows_in_flight(self) -> int:
-        """Rows that go through a network in a step, each counted once for every such network."""
+        """Pairs (row, network) of a step: a row that goes through K networks counts K times."""
         perturbed = self.n_perturbations * self.batch_size if self.has_paper_terms else 0
         return perturbed + (2 * self.coherence.n_walks if self.coherence else 0)
 

@@ -30,10 +30,14 @@ _ARRAY = "sklearn_mmdinit.array"  # marks the name of an array in JSON
 _SECONDS_BETWEEN_WRITES = 60.0  # at least
 
 # Old names of fields, in files of development versions before 0.1.0.
-_RENAMED = {"n_passes": "n_epochs", "steps_in_pass": "steps_in_epoch"}
+_RENAMED = {
+    "n_passes": "n_epochs",
+    "steps_in_pass": "steps_in_epoch",
+    "n_planned": "n_planned_epochs",
+}
 
 # Fields of a state that are floats.
-_FLOATS = ("first_loss", "best_loss", "level_sum")
+_FLOATS = ("first_loss", "best_loss", "level_sum", "steps_an_epoch")
 
 
 @dataclass
@@ -62,11 +66,12 @@ class Checkpointer:
             self.write()
 
     def write_at_end(self) -> None:
-        """Write at the end of `fit`; an error becomes a warning, so that theta0 is not lost."""
+        """Write when training has ended; an error becomes a warning, so that theta0 is kept."""
         try:
             self.write()
         except OSError as error:
-            warn_user(f"checkpoint {error.strerror}; the initializer is fitted, but not saved")
+            lost = "the steps since its last write are not saved in it"
+            warn_user(f"checkpoint {error.strerror}; {lost}")
 
     def write(self) -> None:
         """Replace the file by the last state, whole or not at all."""
@@ -74,7 +79,8 @@ class Checkpointer:
             return
         arrays: dict[str, np.ndarray] = {}
 
-        def in_json(value: Any) -> Any:  # JSON has no arrays: the file holds them beside the JSON
+        # JSON cannot hold NumPy arrays: the file holds them beside the JSON.
+        def in_json(value: Any) -> Any:
             if isinstance(value, Theta0):
                 return dict(value.arrays)
             arrays[str(len(arrays))] = value
@@ -85,7 +91,7 @@ class Checkpointer:
         self.due = time.monotonic() + _SECONDS_BETWEEN_WRITES
 
     def _read(self, path: Path, fresh: State) -> State:
-        remedy = "delete it to begin anew, or give checkpoint another path"
+        remedy = "delete the file to begin anew, or give checkpoint another path"
         try:
             arrays, texts = read_whole(path)
         except ValueError as error:
@@ -144,7 +150,8 @@ def _state_of(kept: Mapping[str, Any], fresh: State, term_names: tuple[str, ...]
         if type(value) is int
     }
     right |= {name: type(getattr(state, name)) is float for name in _FLOATS}
-    right |= {name: getattr(state, name) == getattr(fresh, name) for name in ("seed", "n_planned")}
+    same = ("seed", "n_planned_epochs")
+    right |= {name: getattr(state, name) == getattr(fresh, name) for name in same}
     right["levels"] = all(type(level) is float and math.isfinite(level) for level in state.levels)
     right["moments"] = all(shapes[name] == 2 * [arrays[name].shape] for name in shapes)
     right["window_sum"] = window_sum.shape == ((n_terms,) if state.window_steps else ())

@@ -25,7 +25,7 @@ from ..theta0 import Theta0
 from . import Config
 from .cuda_graph import RecordedStep
 from .minibatches import RowBatches
-from .schedule import SPAN, rate_factor
+from .schedule import SPAN
 from .state import State
 from .streams import StreamBatches
 
@@ -62,7 +62,7 @@ def _stacked(terms: Any) -> torch.Tensor:
 def training_threads(
     network: nn.Module, info: ModuleInfo, n_rows: int, device: torch.device
 ) -> AbstractContextManager[None]:
-    """A context manager that divides the work among threads; `n_rows` go through it at once."""
+    """A context manager that divides work among threads; `n_rows` rows pass the network at once."""
     if info.sampler != "gram":
         return nullcontext()  # PyTorch's own threads, within each operation
     linears = [layer for layer in gram_layers(network) if isinstance(layer, nn.Linear)]
@@ -91,21 +91,24 @@ def train(
     """
     network, info = builder.network_at(state.current, device), builder.info
     optimizer = _adam(network, config, state, device)
-    n_left = state.n_steps_left(config, batches.steps_an_epoch, last_epoch)
-    n_planned = state.n_steps_planned(config, batches.steps_an_epoch)
+    state.steps_an_epoch = float(batches.steps_an_epoch)
+    n_left = state.n_steps_left(config, last_epoch)
+    n_planned = state.n_steps_planned(config)
+    total = None if n_left == math.inf else int(n_left)
     step, recorded = partial(_step, network, info, optimizer, config), None
     random = StepRandom(state.seed, device)
     if device.type == "cuda" and n_left >= _WORTH_RECORDING and not info.stateful:
         recorded = RecordedStep(step, state.seed, device)
     sums, n_summed = torch.zeros(len(config.term_names), dtype=torch.float32, device=device), 0
     threads = training_threads(network, info, config.rows_in_flight, device)
-    bar = progress_bar(verbose, total=n_left, desc="pre-training", unit="step")
+    bar = progress_bar(verbose, total=total, desc="pre-training", unit="step")
     with threads, bar:
         while n_left > 0:
             state.begin_epoch()
             place = state.n_epochs - 1, state.steps_in_epoch, state.step
             for batch, ends_epoch in batches.epoch(*place, device):
-                _set_rate(optimizer, config, state.step / n_planned)
+                factor = state.begin_step(config, n_planned)
+                _set_rate(optimizer, factor * config.learning_rate_init)
                 if recorded is not None:
                     terms = recorded(batch, state.step)
                 else:
@@ -120,19 +123,20 @@ def train(
                 ends_span = config.coherence is not None and state.step % SPAN == 0
                 ends_training = last_epoch is None and state.step >= n_planned
                 if not (ends_window or ends_span or ends_epoch or ends_training):
-                    continue  # to read the sums would wait for the GPU
+                    continue  # reading the sums would wait for the GPU
                 totals = sums.cpu().numpy().astype(np.float64)
-                # A gradient can be NaN although the loss is finite. One check for all steps since
-                # the last one is enough.
+                # A gradient can be NaN although the loss is finite. One check is enough for all
+                # steps since the check before, because a NaN stays.
                 if not (np.isfinite(totals[0]) and learned_is_finite(network)):
                     state.fall_back(config, n_summed)
                     return
                 state.add(totals, n_summed, config)
                 sums, n_summed = torch.zeros_like(sums), 0
-                n_left = state.n_steps_left(config, batches.steps_an_epoch, last_epoch)
-                n_planned = state.n_steps_planned(config, batches.steps_an_epoch)
+                state.steps_an_epoch = float(batches.steps_an_epoch)
+                n_left = state.n_steps_left(config, last_epoch)
+                n_planned = state.n_steps_planned(config)
                 if n_left < math.inf:
-                    bar.total = bar.n + n_left
+                    bar.total = bar.n + int(n_left)
                 if ends_window:
                     means = state.end_window(config.term_names)
                     if means["loss"] < state.best_loss:
@@ -167,9 +171,8 @@ def mean_loss(
     return total / n_steps
 
 
-def _set_rate(optimizer: torch.optim.Optimizer, config: Config, done: float) -> None:
-    """Set the learning rate after a share of the planned steps."""
-    rate = config.learning_rate_init * (rate_factor(done) if config.coherence else 1.0)
+def _set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    """Set the learning rate of the next step."""
     for group in optimizer.param_groups:
         if isinstance(group["lr"], torch.Tensor):
             group["lr"].fill_(rate)

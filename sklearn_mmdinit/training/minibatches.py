@@ -107,7 +107,7 @@ class RowBatches:
     def epoch(
         self, number: int, n_done: int, first_step: int, device: torch.device
     ) -> Iterator[tuple[torch.Tensor, bool]]:
-        """The epoch's mini-batches (B, ...) but the first `n_done`; whether each is the last."""
+        """The epoch's mini-batches (B, ...) after the first `n_done`, and whether each is last."""
         mini_batches = self.mini_batches(self.order(number)[n_done:], first_step, device)
         for n_steps, batch in enumerate(mini_batches, n_done + 1):
             yield batch, n_steps == self.steps_an_epoch
@@ -126,14 +126,14 @@ def takes_tensors(augmentation: Augmentation) -> bool:
 
 
 def augmented_on_device(
-    augmentation: Any, batch: torch.Tensor, seed: int, step: int, *, looks: bool = False
+    augmentation: Any, batch: torch.Tensor, seed: int, step: int, *, check_values: bool = False
 ) -> torch.Tensor:
     """Augmented pairs (2 B, ...), on their device; raises a ValueError as :func:`augmented` does.
 
     The augmentation gets the first inputs of all pairs in one call, and the second inputs in
     another. So even a transform that draws once in a call changes the two inputs of a pair
-    differently. On a GPU NaN and infinity are errors only if `looks`, because reading values waits
-    for the GPU.
+    differently. On a GPU, NaN and infinity raise an error only if `check_values` is set, because
+    reading values waits for the GPU.
     """
     name = shortened(f"augmentation={augmentation!r}")
     draws = seeded_for_user_code(augmentation_seed(seed, step), batch.device)
@@ -148,7 +148,7 @@ def augmented_on_device(
             got = f"shape {tuple(changed.shape)}, {changed.dtype}, {changed.device}"
             raise ValueError(f"{name} must return {valid}, {half.device}; got {got}")
     result = torch.cat(halves).to(batch.dtype)
-    if (looks or result.device.type == "cpu") and not bool(result.isfinite().all()):
+    if (check_values or result.device.type == "cpu") and not bool(result.isfinite().all()):
         raise ValueError(f"{name} returned NaN or infinity, or a value too large for float32")
     return result
 
@@ -164,4 +164,5 @@ def augmented(augmentation: Augmentation, rows: np.ndarray, rng: np.random.Gener
         kept = changed.astype(rows.dtype, copy=False).astype(np.float32, copy=False)
     if not np.isfinite(kept).all():
         raise ValueError(f"{name} returned NaN or infinity, or a value too large for float32")
-    return changed
+    # PyTorch refuses negative strides and foreign byte orders, and warns of read-only arrays.
+    return np.require(changed, changed.dtype.newbyteorder("="), ["C", "W"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -11,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from .._base.validation import warn_user
 from ..theta0 import Theta0
 from . import Config
-from .schedule import CONSTANT_SHARE, SPAN, planned_steps
+from .schedule import SPAN, planned_steps, rate_factor
 
 
 @dataclass
@@ -27,8 +28,12 @@ class State:
     moments_since: int = 0
     n_epochs: int = 0  # epochs begun
     steps_in_epoch: int = 0  # steps of the last of them; 0 if it has ended
+    # Steps of an epoch by what was last known; 0 before training, and infinite while the first pass
+    # over a stream without a length has not ended.
+    steps_an_epoch: float = 0.0
     # max_iter at the first epoch: the number of epochs of the learning rate schedule.
-    n_planned: int = 1
+    n_planned_epochs: int = 1
+    fell_at: int = sys.maxsize  # the first step with a lower learning rate; large if there is none
     # Mean of L_coh over each span of steps; sum and number of steps of the unfinished span.
     levels: list[float] = field(default_factory=list)
     level_sum: float = 0.0
@@ -44,8 +49,15 @@ class State:
     # What changes it, in the order of a training
 
     def begin_epoch(self) -> None:
-        """Count a new epoch, unless the last one has not ended."""
+        """Count a new epoch if the last one has ended."""
         self.n_epochs += self.steps_in_epoch == 0
+
+    def begin_step(self, config: Config, n_planned: float) -> float:
+        """The next step's factor of the learning rate; records the step at which it falls."""
+        factor = rate_factor(self.step / n_planned) if config.coherence else 1.0
+        if factor < 1.0:
+            self.fell_at = min(self.fell_at, self.step)
+        return factor
 
     def end_step(self, ends_epoch: bool) -> None:
         """Count a step, which may be the last one of its epoch."""
@@ -93,26 +105,26 @@ class State:
         """Epochs that have ended."""
         return self.n_epochs - (self.steps_in_epoch > 0)
 
-    def n_steps_planned(self, config: Config, steps_an_epoch: float) -> float:
+    def n_steps_planned(self, config: Config) -> float:
         """Number of steps until the learning rate has its last value, as far as is known now."""
         if config.ends_by_coherence:
             return planned_steps(self.levels, config.fewest_steps, config.most_steps)
-        return self.n_planned * steps_an_epoch
+        return self.n_planned_epochs * self.steps_an_epoch
 
-    def n_steps_left(self, config: Config, steps_an_epoch: float, last_epoch: int | None) -> float:
+    def n_steps_left(self, config: Config, last_epoch: int | None) -> float:
         """Steps until epoch `last_epoch` ends; if it is None, until the planned ones are done.
 
-        It is 0 only then. Until then it may be an estimate, because epochs of a stream may differ.
+        The number is 0 or less only when this training is over. Before, it may be an estimate,
+        because epochs of a stream may differ in length.
         """
         if last_epoch is None:
-            return self.n_steps_planned(config, steps_an_epoch) - self.step
+            return self.n_steps_planned(config) - self.step
         n_epochs = last_epoch - self.n_ended
-        return max(n_epochs * steps_an_epoch - self.steps_in_epoch, 1) if n_epochs > 0 else 0
+        return max(n_epochs * self.steps_an_epoch - self.steps_in_epoch, 1) if n_epochs > 0 else 0
 
-    def levels_before_the_fall(self, config: Config, steps_an_epoch: int) -> list[float]:
+    def levels_before_the_fall(self) -> list[float]:
         """Means of L_coh over the spans before the rate fell; empty if it has not fallen yet."""
-        n_constant = int(CONSTANT_SHARE * self.n_steps_planned(config, steps_an_epoch))
-        return self.levels[: n_constant // SPAN] if self.step >= n_constant else []
+        return self.levels[: self.fell_at // SPAN] if self.step > self.fell_at else []
 
     # What it gives
 
@@ -128,5 +140,5 @@ class State:
         return [{"step": self.step, **dict(zip(names, means, strict=True))}]
 
     def result(self, config: Config) -> Theta0:
-        """Theta0 after the best window; with coherence, or if no window has ended, the last one."""
+        """Theta0 after the best window; the current one with coherence or if no window ended."""
         return self.current if self.best is None or config.coherence else self.best

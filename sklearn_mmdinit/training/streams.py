@@ -6,7 +6,7 @@ import sys
 from collections import deque
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain, count, pairwise
 from typing import Any
 
@@ -25,6 +25,8 @@ from .minibatches import Augmentation, augmented, augmented_on_device, takes_ten
 _FIRST_ROWS, _FIRST_NUMBERS = 2048, 1 << 24
 UNKNOWN = sys.maxsize  # rows of a loader without a length
 
+_END = object()  # of a pass; a loader may give None
+
 # One tensor (B, ...), or two of the same shape: a mini-batch, or two views of it.
 Views = tuple[torch.Tensor, ...]
 
@@ -40,7 +42,9 @@ class LoaderEpochs:
         self, loader: DataLoader[Any], name: str, seed: int, *, pairs_wanted: bool = False
     ) -> None:
         self.name, self._pairs_wanted = name, pairs_wanted
-        self.n_rows = UNKNOWN  # of the last pass that has ended; until then by the loader's length
+        # Rows of the last pass that has ended. Before the first has ended, an estimate from the
+        # loader's length.
+        self.n_rows = UNKNOWN
         self._loader, self._seed = loader, seed
         self._rest, self._read = self._pass(0), deque[Views]()
         n_rows, n_numbers = 0, 0
@@ -81,7 +85,7 @@ class LoaderEpochs:
             seed = loader_seed(self._seed, epoch, number)
             with self._context(), seeded_for_user_code(seed, further=further):
                 batches = iter(self._loader) if batches is None else batches
-                if (item := next(batches, None)) is None:
+                if (item := next(batches, _END)) is _END:
                     break
                 views = _views_of(item)
                 first = views if first is None else first
@@ -107,6 +111,8 @@ def _views_of(item: Any) -> Views:
         first, *others = first
     if not isinstance(first, torch.Tensor) or first.ndim == 0:
         kind = "a number" if isinstance(first, torch.Tensor) else type(first).__name__
+        if first is None:
+            kind = "None; let collate_fn return a tensor, and leave out examples in the Dataset"
         raise TypeError(
             f"data must give tensors, or tuples whose first item is a tensor, got {kind}"
         )
@@ -157,19 +163,21 @@ class StreamBatches:
     config: Config
     integers: bool  # whether the module takes integers
     seed: int  # of the augmentation
-    augmentation: Augmentation | None = None
-    # An estimate until the first pass reaches its last mini-batch. Then exact.
-    steps_an_epoch: float = field(init=False)
+    augmentation: Augmentation | None
+    # Of the last pass, as the training's state keeps it. If it is 0, an estimate replaces it until
+    # the first pass reaches its last mini-batch.
+    steps_an_epoch: float
 
     def __post_init__(self) -> None:
         self.size = self.config.rows_a_step
-        known = self.epochs.n_rows
-        self.steps_an_epoch = float("inf") if known == UNKNOWN else max(known // self.size, 1)
+        if not self.steps_an_epoch:
+            known = self.epochs.n_rows
+            self.steps_an_epoch = float("inf") if known == UNKNOWN else max(known // self.size, 1)
 
     def epoch(
         self, number: int, n_done: int, first_step: int, device: torch.device
     ) -> Iterator[tuple[torch.Tensor, bool]]:
-        """The epoch's mini-batches (B, ...) but the first `n_done`; whether each is the last.
+        """The epoch's mini-batches (B, ...) after the first `n_done`, and whether each is last.
 
         A mini-batch of pairs has all first views, then all second views.
         """
@@ -180,10 +188,10 @@ class StreamBatches:
                 yield self._examples(views, first_step + index - n_done, device), is_last
         if index < n_done:
             raise ValueError(
-                f"data={self.epochs.name} gave {index + 1} mini-batches of {self.size} examples in "
-                f"epoch {number + 1}, which needs more than {n_done}: each epoch is a new pass, "
-                "and an iterator ends after one. Let __iter__ of the IterableDataset begin anew, "
-                "as a generator function does, or pass max_iter=1"
+                f"epoch {number + 1} of data={self.epochs.name} has only {index + 1} full "
+                f"mini-batches of {self.size} examples, and training needs at least {n_done + 1} "
+                "there: each epoch is a new pass, and an iterator ends after one. Let __iter__ of "
+                "the IterableDataset begin anew, as a generator function does, or pass max_iter=1"
             )
 
     def _split(self, number: int) -> Iterator[Views]:
