@@ -129,8 +129,8 @@ class Architecture:
         return cls(
             _MLP_NAME,
             tuple((name, repr(value)) for name, value in keywords.items()),
-            (n_features,),
-            n_classes,
+            (keywords["n_features"],),
+            keywords["n_classes"],
             digest_of({name: tuple(array.shape) for name, array in module.state_dict().items()}),
             layers[-1],
             layers if has_gain else (),
