@@ -269,9 +269,10 @@ def _jittered(module: nn.Module) -> Iterator[None]:
     """Add noise to parameters in this block: a last layer of zeros would hide the others."""
     learned = [parameter for parameter in module.parameters() if parameter.requires_grad]
     before = [parameter.detach().clone() for parameter in learned]
-    generator = torch.Generator().manual_seed(0)
+    # Named, because PyTorch's default device may be another one.
+    generator = torch.Generator("cpu").manual_seed(0)
     for p in learned:
-        noise = torch.randn(p.shape, dtype=p.dtype, generator=generator)
+        noise = torch.randn(p.shape, dtype=p.dtype, device=p.device, generator=generator)
         p.data.add_(noise, alpha=paper_std(p, 1.0))
     try:
         yield
