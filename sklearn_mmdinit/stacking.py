@@ -120,12 +120,12 @@ def _fitted(
 ) -> Any:
     """A trained clone of a member. A network gets an output for each class, also if y lacks it."""
     params: dict[str, Any] = {"classes": classes} if hasattr(member, "warm_start_from") else {}
-    name, last = "sample_weight", member
+    prefix, last = "", member
     while isinstance(last, Pipeline):
         step, last = last.steps[-1]
-        name = f"{step}__{name}"
+        prefix += f"{step}__"
     if weights is not None and has_fit_parameter(last, "sample_weight"):
-        params[name] = weights
+        params[f"{prefix}sample_weight"] = weights
     return clone(member).fit(X, y, **params)
 
 
