@@ -492,7 +492,8 @@ class StackedStartsClassifier(PartlyLabelled):
                 with checks.add_error_context("classifiers"):
                     scoring = clone(classifier).fit(X, y)
             checks.check_argument("classifiers", scoring, *map(checks.has_methods, scores))
-            pairs = [n for n, value in classifier.get_params().items() if value == "ovo"]
+            params = classifier.get_params().items()
+            pairs = [n for n, value in params if isinstance(value, str) and value == "ovo"]
             if pairs and not hasattr(classifier, "predict_proba"):
                 raise ValueError(
                     f"classifiers must score each class, and {classifier!r} scores pairs of them; "
