@@ -357,7 +357,7 @@ class Net(NeuralNetClassifier):
         with with_gradients(), self._private_generators(), self._undo_on_failure():
             if self.n_multiplications_ is None:
                 self.n_multiplications_ = _multiplications(self, rows)
-            with worthwhile_threads(self.n_multiplications_):
+            with worthwhile_threads(self.n_multiplications_), suppress(_Stop):
                 # Not partial_fit, which would treat Ctrl-C as a callback that ends training.
                 with self._going_on_with_schedules():
                     self.notify("on_train_begin", X=rows, y=None)
@@ -403,12 +403,14 @@ class Net(NeuralNetClassifier):
             copy.deepcopy({name: value for name, value in group.items() if name != "params"})
             for group in self.optimizer_.param_groups
         ]
-        yield
-        for callback, schedule in before:
-            callback.lr_scheduler_.load_state_dict(copy.deepcopy(schedule.state_dict()))
-        if before:  # a new schedule sets learning rates
-            for group, values in zip(self.optimizer_.param_groups, groups, strict=True):
-                group.update(values)
+        try:
+            yield
+        finally:
+            for callback, schedule in before:
+                callback.lr_scheduler_.load_state_dict(copy.deepcopy(schedule.state_dict()))
+            if before:  # a new schedule sets learning rates
+                for group, values in zip(self.optimizer_.param_groups, groups, strict=True):
+                    group.update(values)
 
     @contextmanager
     def _undo_on_failure(self) -> Iterator[None]:
