@@ -176,7 +176,7 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
     best_validation_loss_ : float or None
         Validation loss of that epoch.
     n_iter_ : int
-        Epochs run.
+        Epochs run. One that a callback ends early is not counted, although its steps were taken.
     n_features_in_, input_shape_ : int, tuple of int
         Number of values of an example, and its shape.
     feature_names_in_ : ndarray of str

@@ -251,6 +251,8 @@ class Net(NeuralNetClassifier):
     generator_states_: Sequence[torch.Tensor] = ()
     # Multiplications of a pass of a mini-batch; None before the first training.
     n_multiplications_: float | None = None
+    # Epochs of the history that ran to their end.
+    n_finished_: int = 0
 
     def __init__(self, *args: Any, seed: int | None = None, **kwargs: Any) -> None:
         self.seed = seed
@@ -288,6 +290,11 @@ class Net(NeuralNetClassifier):
             super().notify(method_name, **kwargs)
         except KeyboardInterrupt as error:
             raise _Stop from error
+
+    def on_epoch_end(self, net: Any, **kwargs: Any) -> None:
+        """Count an epoch that no callback has ended early."""
+        super().on_epoch_end(net, **kwargs)
+        self.n_finished_ = len(self.history_)
 
     def infer(self, x: Any, **fit_params: Any) -> Any:
         """Logits of a batch, with or without weights of rows."""
@@ -364,6 +371,8 @@ class Net(NeuralNetClassifier):
                 with suppress(_Stop):
                     self.fit_loop(rows, None)
                 self.notify("on_train_end", X=rows, y=None)
+            # After on_train_end, where BestEpoch looks whether the last epoch is the best one.
+            del self.history_[self.n_finished_ :]
             for epoch in self.history_:
                 epoch["batches"].clear()  # nothing reads them, and they grow with the rows
             losses = [epoch["valid_loss"] for epoch in self.history_ if "valid_loss" in epoch]
@@ -428,6 +437,7 @@ class Net(NeuralNetClassifier):
                 part.load_state_dict(state)
             generator.set_state(generator_state)
             del self.history_[n_epochs:]
+            self.n_finished_ = n_epochs
             for callback, schedule in schedules:
                 callback.lr_scheduler_ = schedule
             raise
