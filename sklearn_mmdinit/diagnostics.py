@@ -417,11 +417,11 @@ def neighbor_agreement(
     """
     check_argument("cv", cv, integers(2))
     X = np.asarray(check_array(array_of(X), dtype=np.float32, allow_nd=True))
-    X, y = X.reshape(len(X), -1), column_or_1d(y)
+    X, (y, missing) = X.reshape(len(X), -1), labels.replace_missing(column_or_1d(y), math.nan)
     check_consistent_length(X, y)
     if isinstance(unlabelled_label, Real) and all(isinstance(label, str) for label in y):
         unlabelled_label = None  # a number cannot occur among strings
-    has_label = labels.is_labelled(y, unlabelled_label) & ~labels.missing_in(y)
+    has_label = labels.is_labelled(y, unlabelled_label) & ~missing
     rows = np.flatnonzero(has_label)
     classes, indices = np.unique(y[rows], return_inverse=True)
     (seed,) = seeds_of(random_state, 1)

@@ -51,7 +51,8 @@ def warn_if_few(X: Any, y: Any, advice: str = _PASS_ALL_ROWS) -> None:
     n_rows, labels = X.shape[0], np.asarray(y, dtype=object)
     if n_classes_in(y) is None or len(labels) != n_rows or n_rows >= _FEW_ROWS:
         return
-    if not (missing_in(labels) | (labels == -1)).any():
+    # In this order: pandas' NA cannot be compared.
+    if not (missing_in(labels).any() or (labels == -1).any()):
         warn_user(
             f"the initializer learns from {n_rows} labelled rows alone, but it is meant for many "
             f"rows, with or without a label: {advice}"
