@@ -251,7 +251,11 @@ class EmbeddingClassifier(PartlyLabelled):
 
 def _unit(X: np.ndarray) -> np.ndarray:
     """Rows of length 1 in float32; a row of zeros stays."""
-    return np.asarray(normalize(X), dtype=np.float32)
+    X = X.astype(np.result_type(X, np.float32), copy=False)
+    # First divided, exactly, by a power of 2 near the largest entry, so that squares fit float32
+    # and no row is so short that `normalize` leaves it as it is.
+    _, exponents = np.frexp(np.abs(X).max(axis=1, keepdims=True))
+    return np.asarray(normalize(np.ldexp(X, -exponents)), dtype=np.float32)
 
 
 def _scaled(rows: np.ndarray) -> np.ndarray:
