@@ -303,11 +303,17 @@ def check_feature_names(initializer: Any, feature_names: np.ndarray | None) -> N
     """Raise a ValueError if an initializer was fitted to columns of other names."""
     # A Theta0 and rows without names cannot be compared.
     learned_names = getattr(initializer, "feature_names_in_", None)
-    if learned_names is not None and feature_names is not None:
-        for column, (name, learned) in enumerate(zip(feature_names, learned_names, strict=True)):
-            if name != learned:
-                fitted = f"the initializer was fitted with {learned!r} as column {column}"
-                raise ValueError(f"{fitted}, and X has {name!r} there")
+    if learned_names is None or feature_names is None:
+        return
+    for column, (name, learned) in enumerate(zip(feature_names, learned_names, strict=False)):
+        if name != learned:
+            fitted = f"the initializer was fitted with {learned!r} as column {column}"
+            raise ValueError(f"{fitted}, and X has {name!r} there")
+    if (n := len(feature_names)) != (n_learned := len(learned_names)):
+        raise ValueError(
+            f"the initializer was fitted with {n_learned} columns, and X has {n}: pass the columns "
+            "that its feature_names_in_ lists"
+        )
 
 
 def _check_will_fit(initializer: Any, module: nn.Module, architecture: Architecture) -> None:
