@@ -109,9 +109,10 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
         How training begins, and what "auto" stands for below.
 
         - "head-first": first the last layer alone is fitted, by a regularised logistic regression
-          on its inputs. Then all layers are trained, at a low learning rate. Otherwise, with few
-          labels, the learned features change before the last layer fits them [1]_. The last layer
-          must be linear, not frozen, and without a constraint such as spectral_norm.
+          on its inputs. Then all layers are trained, at a low learning rate. If all layers were
+          trained from the start, with few labels, the learned features would change before the last
+          layer fits them [1]_. The last layer must be linear, not frozen, and without a constraint
+          such as spectral_norm.
         - "paper": all layers at once, from the initial weights.
         - "auto": "head-first" if the initial weights are learned and it can fit the last layer,
           else "paper".
@@ -172,7 +173,7 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
     loss_curve_, validation_loss_curve_ : list of float
         Training loss and validation loss of each epoch; None without validation.
     best_epoch_ : int or None
-        Epoch whose parameters are kept, from 0; the last one without validation.
+        Epoch whose parameters are kept, counted from 0. Without validation this is the last epoch.
     best_validation_loss_ : float or None
         Validation loss of that epoch.
     n_iter_ : int
@@ -274,7 +275,7 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
         """Set parameters, also those of the initializer, the module and skorch.
 
         A new value of ``warm_start_from__<name>`` replaces the initializer by an unfitted copy,
-        unless it is ``random_state`` or ``verbose``.
+        unless ``<name>`` is ``random_state`` or ``verbose``.
         """
         prefix = "warm_start_from__"
         nested = {n.removeprefix(prefix): v for n, v in params.items() if n.startswith(prefix)}
@@ -429,7 +430,7 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
         rows: net.Rows,
         seeds: Sequence[int],
     ) -> None:
-        """Make the net at the start, after an initializer that is not fitted has learned."""
+        """Make the net with the weights of `start`; an unfitted initializer learns them first."""
         make_net = partial(
             net.build_net,
             skorch_params=self._skorch_params(),

@@ -354,7 +354,7 @@ class NeighborAgreement(NamedTuple):
 
 
 def _points(difference: float) -> str:
-    """A difference of accuracies in points; its first digit if it would round to 0."""
+    """A difference of accuracies in whole points; with one digit where that rounds to 0."""
     points = 100 * difference
     digits = ".0f" if abs(points) > 0.5 else ".1g"
     return f"{points:+{digits}}" if points else "0"
@@ -381,8 +381,8 @@ def neighbor_agreement(
     Neighbours predict by random walks that begin at labelled rows and have 40 edges in the mean.
     The graph is that of ``coherence="auto"``, with edges in both directions. The linear model is
     logistic regression. If neighbours are better, this is a weak sign that coherence helps. On 24
-    data sets it was right on 18, both with 5 and with 20 labels a class. The constant answer that
-    coherence does not help was right on 15 of the 24 with 5 labels, and on 17 with 20
+    data sets it was right on 18, both with 5 and with 20 labels a class. To answer always that
+    coherence does not help was right on 15 of the 24 with 5 labels a class, and on 17 with 20
     (``benchmarks/agreement.py``).
 
     Parameters

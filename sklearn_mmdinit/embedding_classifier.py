@@ -70,9 +70,9 @@ class EmbeddingClassifier(PartlyLabelled):
 
     Rows x are scaled to length 1. :math:`h(x)` are features that an initializer learns from all
     rows, scaled to length 1. Labels spread on the graph of nearest neighbours [1]_. For a row of
-    ``fit``, :math:`f_c(x)` is the share of class c among the labels that reach it. For a new row,
-    it is the mean of this share over its nearest neighbours. A logistic regression on the labelled
-    rows gives class c the probability :math:`q_c(x)`. Then
+    ``fit``, :math:`f_c(x)` is the share of class c among the labels that reach x. For a new row,
+    :math:`f_c(x)` is the mean of :math:`f_c` over the nearest neighbours of x. A logistic
+    regression on the labelled rows gives class c the probability :math:`q_c(x)`. Then
 
     .. math::
 
@@ -80,10 +80,10 @@ class EmbeddingClassifier(PartlyLabelled):
         + \tfrac32 \log (f_c(x) + 10^{-3}) + \log q_c(x) + \text{const}.
 
     The vectors :math:`m_c` and :math:`m'_c` are the means of x and of :math:`h(x)` over the rows of
-    class c, scaled to length 1, and :math:`n_c` is the number of these rows plus 1. They are found
-    by 12 rounds of EM: a labelled row belongs to its class, an unlabelled one to each class with
-    the weight p. This is soft k-means that begins with the labelled rows [2]_, with a prior for
-    each row.
+    class c, scaled to length 1, and :math:`n_c` is the number of these rows plus 1. 12 rounds of EM
+    find :math:`m_c`, :math:`m'_c` and :math:`n_c`: a labelled row belongs to its class, an
+    unlabelled one to each class with the weight p. This is soft k-means that begins with the
+    labelled rows [2]_, with a prior for each row.
 
     Parameters
     ----------

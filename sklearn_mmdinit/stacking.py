@@ -239,8 +239,8 @@ class StackedStartsClassifier(PartlyLabelled):
         ``RandomForestClassifier(100, min_samples_leaf=3)`` for flat rows, None if an example has
         several axes.
     cv : int, default=5
-        Number of stratified folds, at least 2. There are never more than the labels of the most
-        frequent class.
+        Number of stratified folds, at least 2. There are never more folds than the most frequent
+        class has labels.
     min_advantage : float, default=2.0
         The value of z, at least 0, at which s is one half, so that v and u count the same. A
         smaller value follows the held-out labels sooner. A larger value stays closer to the

@@ -182,7 +182,8 @@ def _follows_initializer() -> bool:
         pipeline = frame.f_locals.get("self")
         if isinstance(pipeline, Pipeline) and not any(pipeline is other for other in seen):
             seen.append(pipeline)
-            # scikit-learn's number of the step that is fitted, unless it is the last one.
+            # `step_idx` is scikit-learn's number of the step that is being fitted. While the last
+            # step is fitted, the frame has no `step_idx`.
             earlier = pipeline.steps[: frame.f_locals.get("step_idx", -1)]
             if any(_passes_theta0_on(step) for _, step in earlier):
                 return True
@@ -277,9 +278,10 @@ def start_from(
     n_classes: int,
     feature_names: np.ndarray | None = None,
 ) -> Start:
-    """Where the factory's module starts for rows X and a source; an error if they do not fit.
+    """The start of the factory's module from a source.
 
-    A theta0 for another number of classes gets a fresh last layer, with a warning.
+    Raises an error if the source, the module and rows X do not fit together. A theta0 for another
+    number of classes gets a fresh last layer, with a warning.
     """
     factory, module, fresh = module_to_train(factory, X)
     architecture = fresh.architecture

@@ -305,8 +305,9 @@ def examples_checked(
     allow_nd: bool = True,
     **options: Any,
 ) -> tuple[Any, ...]:
-    """Check rows X (n, ...) by ``validate_data``, for float32 too, and y if given.
+    """Check rows X (n, ...) and, if given, y by ``validate_data``.
 
+    Raises an error if a value of X is too large for float32.
     `shape` is the shape of the examples in ``fit``. With `allow_nd` they may have any shape.
     `options` are those of ``validate_data``.
     """

@@ -193,8 +193,8 @@ def class_weights(
         check_argument(f"class_weight of {label!r}", weight, numbers())
     labels = classes.tolist()
     unknown = [label for label in class_weight if label not in labels]
-    # A fold may lack a class, so the dict may name a class that y lacks. It is a wrong name only if
-    # the dict also lacks a class that y has.
+    # A fold may lack a class, so the dict may name a class that y lacks. Such a name counts as a
+    # mistake only if y, in turn, has a class that the dict lacks.
     if unknown and (missing := [label for label in labels if label not in class_weight]):
         raise ValueError(
             f"class_weight names {unknown}, which y lacks, and not {missing}; y has {labels}"

@@ -1,8 +1,8 @@
 """The skorch net behind a classifier: its rows, mini-batches, best epoch and training.
 
 On 50 to 400 labelled rows a step takes a few milliseconds, so the code around it decides the
-speed. One index operation takes a mini-batch. The optimizer is PyTorch's fused one. Callbacks of
-skorch whose results nobody uses are switched off.
+speed. One index operation reads a whole mini-batch. The optimizer is PyTorch's fused one. Callbacks
+of skorch whose results nobody uses are switched off.
 """
 
 from __future__ import annotations

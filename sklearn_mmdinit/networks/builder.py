@@ -148,7 +148,7 @@ def as_examples(X: np.ndarray, integers: bool) -> torch.Tensor:
 
 
 def _with_casts(factory: ModuleFactory, X: Any) -> ModuleFactory:
-    """The factory; `casts` is set if a pass of X works in the module's own dtypes alone."""
+    """The factory; `casts` is set if X passes in the module's own dtypes and not in float32."""
 
     def passes(module: nn.Module) -> bool:
         module.cpu().eval()
@@ -171,7 +171,7 @@ def _with_casts(factory: ModuleFactory, X: Any) -> ModuleFactory:
 
 
 def _architecture_of_perceptron(factory: ModuleFactory, X: Any) -> Architecture | None:
-    """The architecture of an MLP for rows X (n, ...), which needs no pass; None for a module."""
+    """The architecture of an MLP, without a pass; None for other modules, or if X does not fit."""
     keywords = {name: value for name, value in factory.keywords.items() if name != "init"}
     if factory.module is not MLP or X.shape[1:] != (keywords.get("n_features"),):
         return None
