@@ -18,7 +18,7 @@ from torch.optim import SGD
 from . import warm_start
 from ._base import module_factory as factories
 from ._base import validation as checks
-from ._base.environment import own_settings, torch_device
+from ._base.environment import torch_device, without_caller_settings
 from ._base.mlp import MLP, PERCEPTRON_DEFAULTS, checked_structure
 from ._base.random_streams import seeds_of
 from ._base.row_scale import warn_if_another_scale
@@ -465,7 +465,7 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
         self.best_validation_loss_ = None if loss is None else float(loss)
         return self
 
-    @own_settings()
+    @without_caller_settings()
     @checks.all_or_nothing
     def fit(
         self,
@@ -520,7 +520,7 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
         self._build_net(start, X, unlabelled, rows, seeds)
         return self._train(rows, self._choices["max_iter"])
 
-    @own_settings()
+    @without_caller_settings()
     @checks.all_or_nothing
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Train for one more epoch on the given rows, without validation.
@@ -566,7 +566,7 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
             self._build_net(start, X, (), rows, seeds)
         return self._train(rows, n_epochs=1)
 
-    @own_settings()
+    @without_caller_settings()
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities (n_samples, n_classes) in float32, in the order of ``classes_``.
 

@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_consistent_length, validate_data
 from torch import nn
 
 from . import losses
-from ._base.environment import array_of, check_float32, own_settings
+from ._base.environment import array_of, check_float32, without_caller_settings
 from ._base.module_factory import ModuleFactory
 from ._base.random_streams import StepRandom, seeds_of
 from ._base.validation import check_argument, check_fits_in_memory, integers, numbers
@@ -101,7 +101,7 @@ class _Probe:
         return logits
 
 
-@own_settings()
+@without_caller_settings()
 def degenerate_softmax_ratio(
     source: Any,
     X: Any,
@@ -158,7 +158,7 @@ def degenerate_softmax_ratio(
     return np.asarray(ratios)
 
 
-@own_settings()
+@without_caller_settings()
 def dead_neuron_ratio(
     source: Any,
     X: Any,
@@ -215,7 +215,7 @@ def dead_neuron_ratio(
     return np.asarray(ratios).reshape(n_batches, -1)
 
 
-@own_settings()
+@without_caller_settings()
 def prediction_samples(
     source: Any,
     X: Any,
@@ -262,7 +262,7 @@ def prediction_samples(
     return probabilities
 
 
-@own_settings()
+@without_caller_settings()
 def coherence_kernel(source: Any, X: Any) -> np.ndarray:
     r"""Correlation of a logit's changes at two inputs when the last layer is perturbed.
 

@@ -13,7 +13,7 @@ from sklearn.preprocessing import normalize
 from sklearn.utils.validation import check_is_fitted
 
 from ._base import validation as checks
-from ._base.environment import own_settings
+from ._base.environment import without_caller_settings
 from ._base.random_streams import seeds_of
 from .classifiers import PartlyLabelled
 from .coherence import Coherence
@@ -158,7 +158,7 @@ class EmbeddingClassifier(PartlyLabelled):
         self.unlabelled_label = unlabelled_label
         self.random_state = random_state
 
-    @own_settings()
+    @without_caller_settings()
     @checks.all_or_nothing
     def fit(self, X: Any, y: Any, X_unlabelled: Any = None) -> Self:
         """Learn the features and the classes.
@@ -206,7 +206,7 @@ class EmbeddingClassifier(PartlyLabelled):
         )
         return self
 
-    @own_settings()
+    @without_caller_settings()
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities (n_samples, n_classes) in the order of ``classes_``, not calibrated."""
         check_is_fitted(self, "class_means_")

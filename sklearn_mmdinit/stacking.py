@@ -21,7 +21,7 @@ from sklearn.svm import SVC
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from ._base import validation as checks
-from ._base.environment import own_settings
+from ._base.environment import without_caller_settings
 from ._base.module_factory import OF_A_PERCEPTRON, PREFIX
 from ._base.random_streams import seeds_of
 from .classifiers import MLPClassifier, NetClassifier, PartlyLabelled
@@ -363,7 +363,7 @@ class StackedStartsClassifier(PartlyLabelled):
             cloned.starts = fitted_or_cloned(self.starts, cloned.starts)
         return cloned
 
-    @own_settings()
+    @without_caller_settings()
     @checks.all_or_nothing
     def fit(
         self,
@@ -587,7 +587,7 @@ class StackedStartsClassifier(PartlyLabelled):
         ]
         return np.asarray(np.sum(weighted, axis=0))
 
-    @own_settings()
+    @without_caller_settings()
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities (n_samples, n_classes) in the order of ``classes_``, calibrated."""
         check_is_fitted(self, "weights_")

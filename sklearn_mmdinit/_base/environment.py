@@ -150,7 +150,7 @@ def full_precision() -> Iterator[None]:
 
 
 @contextmanager
-def own_settings() -> Iterator[None]:
+def without_caller_settings() -> Iterator[None]:
     """Compute in this block in ``full_precision`` and with the process's number of threads."""
     num_threads_when_settled()  # a new thread keeps the number that it reads here
     with full_precision():
