@@ -213,7 +213,7 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
     """
 
     _parameter_constraints: ClassVar = {
-        "batch_size": [checks.integers()],
+        "batch_size": [checks.integers(1)],
         "fine_tuning": [checks.one_of(["auto", *_PROTOCOLS])],
         "skip_connection": ["boolean"],
         "max_iter": [checks.integers(0), checks.AUTO],

@@ -53,8 +53,8 @@ class _Probe:
         self, source: Any, X: Any, random_state: Any = 0, scale: float | None = None, **counts: int
     ) -> None:
         for name, count in counts.items():
-            check_argument(name, count, integers())
-        check_argument("perturbation_scale", scale, numbers(), None)
+            check_argument(name, count, integers(1))
+        check_argument("perturbation_scale", scale, numbers(0), None)
         theta0 = theta0_in(source)
         if theta0 is None:
             raise ValueError(f"source must be a Theta0 or a fitted estimator, got {source!r}")

@@ -328,7 +328,7 @@ class StackedStartsClassifier(PartlyLabelled):
         "classifiers": [list, tuple, checks.AUTO],
         "student": [checks.has_methods("fit", "predict_proba"), checks.AUTO, None],
         "cv": [checks.integers(2)],
-        "min_advantage": [checks.numbers()],
+        "min_advantage": [checks.numbers(0)],
         "unlabelled_label": [Real, str, None],
     }
 

@@ -310,9 +310,9 @@ class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     """
 
     _parameter_constraints: ClassVar = {
-        "cell_size": [integers(), AUTO],
+        "cell_size": [integers(1), AUTO],
         "n_orientations": [integers(2)],
-        "floor": [numbers()],
+        "floor": [numbers(0)],
     }
 
     def __init__(

@@ -190,7 +190,7 @@ def class_weights(
         # A class without weight has no row in the loss.
         return totals.sum() / (len(classes) * np.where(totals > 0, totals, np.inf))
     for label, weight in class_weight.items():
-        check_argument(f"class_weight of {label!r}", weight, numbers())
+        check_argument(f"class_weight of {label!r}", weight, numbers(0))
     labels = classes.tolist()
     unknown = [label for label in class_weight if label not in labels]
     # A fold may lack a class, so the dict may name a class that y lacks. Such a name counts as a
