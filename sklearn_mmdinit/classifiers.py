@@ -18,7 +18,7 @@ from torch.optim import SGD
 from . import warm_start
 from ._base import module_factory as factories
 from ._base import validation as checks
-from ._base.environment import own_settings, torch_device
+from ._base.environment import torch_device, without_caller_settings
 from ._base.mlp import MLP, PERCEPTRON_DEFAULTS, checked_structure
 from ._base.random_streams import seeds_of
 from ._base.row_scale import warn_if_another_scale
@@ -109,9 +109,10 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
         How training begins, and what "auto" stands for below.
 
         - "head-first": first the last layer alone is fitted, by a regularised logistic regression
-          on its inputs. Then all layers are trained, at a low learning rate. Otherwise, with few
-          labels, the learned features change before the last layer fits them [1]_. The last layer
-          must be linear, not frozen, and without a constraint such as spectral_norm.
+          on its inputs. Then all layers are trained, at a low learning rate. If all layers were
+          trained from the start, with few labels, the learned features would change before the last
+          layer fits them [1]_. The last layer must be linear, not frozen, and without a constraint
+          such as spectral_norm.
         - "paper": all layers at once, from the initial weights.
         - "auto": "head-first" if the initial weights are learned and it can fit the last layer,
           else "paper".
@@ -172,11 +173,11 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
     loss_curve_, validation_loss_curve_ : list of float
         Training loss and validation loss of each epoch; None without validation.
     best_epoch_ : int or None
-        Epoch whose parameters are kept, from 0; the last one without validation.
+        Epoch whose parameters are kept, counted from 0. Without validation this is the last epoch.
     best_validation_loss_ : float or None
         Validation loss of that epoch.
     n_iter_ : int
-        Epochs run.
+        Epochs run. One that a callback ends early is not counted, although its steps were taken.
     n_features_in_, input_shape_ : int, tuple of int
         Number of values of an example, and its shape.
     feature_names_in_ : ndarray of str
@@ -212,7 +213,7 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
     """
 
     _parameter_constraints: ClassVar = {
-        "batch_size": [checks.integers()],
+        "batch_size": [checks.integers(1)],
         "fine_tuning": [checks.one_of(["auto", *_PROTOCOLS])],
         "skip_connection": ["boolean"],
         "max_iter": [checks.integers(0), checks.AUTO],
@@ -274,7 +275,7 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
         """Set parameters, also those of the initializer, the module and skorch.
 
         A new value of ``warm_start_from__<name>`` replaces the initializer by an unfitted copy,
-        unless it is ``random_state`` or ``verbose``.
+        unless ``<name>`` is ``random_state`` or ``verbose``.
         """
         prefix = "warm_start_from__"
         nested = {n.removeprefix(prefix): v for n, v in params.items() if n.startswith(prefix)}
@@ -429,7 +430,7 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
         rows: net.Rows,
         seeds: Sequence[int],
     ) -> None:
-        """Make the net at the start, after an initializer that is not fitted has learned."""
+        """Make the net with the weights of `start`; an unfitted initializer learns them first."""
         make_net = partial(
             net.build_net,
             skorch_params=self._skorch_params(),
@@ -464,7 +465,7 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
         self.best_validation_loss_ = None if loss is None else float(loss)
         return self
 
-    @own_settings()
+    @without_caller_settings()
     @checks.all_or_nothing
     def fit(
         self,
@@ -519,7 +520,7 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
         self._build_net(start, X, unlabelled, rows, seeds)
         return self._train(rows, self._choices["max_iter"])
 
-    @own_settings()
+    @without_caller_settings()
     @checks.all_or_nothing
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Train for one more epoch on the given rows, without validation.
@@ -565,7 +566,7 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
             self._build_net(start, X, (), rows, seeds)
         return self._train(rows, n_epochs=1)
 
-    @own_settings()
+    @without_caller_settings()
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities (n_samples, n_classes) in float32, in the order of ``classes_``.
 

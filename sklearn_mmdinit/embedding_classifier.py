@@ -13,7 +13,7 @@ from sklearn.preprocessing import normalize
 from sklearn.utils.validation import check_is_fitted
 
 from ._base import validation as checks
-from ._base.environment import own_settings
+from ._base.environment import without_caller_settings
 from ._base.random_streams import seeds_of
 from .classifiers import PartlyLabelled
 from .coherence import Coherence
@@ -70,9 +70,9 @@ class EmbeddingClassifier(PartlyLabelled):
 
     Rows x are scaled to length 1. :math:`h(x)` are features that an initializer learns from all
     rows, scaled to length 1. Labels spread on the graph of nearest neighbours [1]_. For a row of
-    ``fit``, :math:`f_c(x)` is the share of class c among the labels that reach it. For a new row,
-    it is the mean of this share over its nearest neighbours. A logistic regression on the labelled
-    rows gives class c the probability :math:`q_c(x)`. Then
+    ``fit``, :math:`f_c(x)` is the share of class c among the labels that reach x. For a new row,
+    :math:`f_c(x)` is the mean of :math:`f_c` over the nearest neighbours of x. A logistic
+    regression on the labelled rows gives class c the probability :math:`q_c(x)`. Then
 
     .. math::
 
@@ -80,10 +80,10 @@ class EmbeddingClassifier(PartlyLabelled):
         + \tfrac32 \log (f_c(x) + 10^{-3}) + \log q_c(x) + \text{const}.
 
     The vectors :math:`m_c` and :math:`m'_c` are the means of x and of :math:`h(x)` over the rows of
-    class c, scaled to length 1, and :math:`n_c` is the number of these rows plus 1. They are found
-    by 12 rounds of EM: a labelled row belongs to its class, an unlabelled one to each class with
-    the weight p. This is soft k-means that begins with the labelled rows [2]_, with a prior for
-    each row.
+    class c, scaled to length 1, and :math:`n_c` is the number of these rows plus 1. 12 rounds of EM
+    find :math:`m_c`, :math:`m'_c` and :math:`n_c`: a labelled row belongs to its class, an
+    unlabelled one to each class with the weight p. This is soft k-means that begins with the
+    labelled rows [2]_, with a prior for each row.
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ class EmbeddingClassifier(PartlyLabelled):
         self.unlabelled_label = unlabelled_label
         self.random_state = random_state
 
-    @own_settings()
+    @without_caller_settings()
     @checks.all_or_nothing
     def fit(self, X: Any, y: Any, X_unlabelled: Any = None) -> Self:
         """Learn the features and the classes.
@@ -206,7 +206,7 @@ class EmbeddingClassifier(PartlyLabelled):
         )
         return self
 
-    @own_settings()
+    @without_caller_settings()
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities (n_samples, n_classes) in the order of ``classes_``, not calibrated."""
         check_is_fitted(self, "class_means_")
@@ -251,7 +251,11 @@ class EmbeddingClassifier(PartlyLabelled):
 
 def _unit(X: np.ndarray) -> np.ndarray:
     """Rows of length 1 in float32; a row of zeros stays."""
-    return np.asarray(normalize(X), dtype=np.float32)
+    X = X.astype(np.result_type(X, np.float32), copy=False)
+    # First divided, exactly, by a power of 2 near the largest entry, so that squares fit float32
+    # and no row is so short that `normalize` leaves it as it is.
+    _, exponents = np.frexp(np.abs(X).max(axis=1, keepdims=True))
+    return np.asarray(normalize(np.ldexp(X, -exponents)), dtype=np.float32)
 
 
 def _scaled(rows: np.ndarray) -> np.ndarray:

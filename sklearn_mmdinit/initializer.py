@@ -20,7 +20,7 @@ from torch import nn
 
 from ._base import module_factory as factories
 from ._base import validation as checks
-from ._base.environment import own_settings, torch_device
+from ._base.environment import torch_device, without_caller_settings
 from ._base.mlp import ACTIVATIONS, INITS
 from ._base.random_streams import permutation, seeds_of, weights_seed
 from ._base.row_scale import RowMoments, warn_if_another_scale
@@ -78,7 +78,7 @@ _TINY = float(np.finfo(np.float32).tiny)
 class _HiddenFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Maps rows to hidden activations, in the container that set_output asks for."""
 
-    @own_settings()
+    @without_caller_settings()
     def transform(self, X: Any) -> np.ndarray:
         """Inputs of the last layer at theta0, for rows X."""
         rows = self._rows_with_scale_warning(X)
@@ -526,7 +526,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         """
         return self._fit(X, y)
 
-    @own_settings()
+    @without_caller_settings()
     @checks.all_or_nothing
     def _fit(self, X: Any, y: Any = None, epochs: LoaderEpochs | None = None) -> Self:
         """Learn theta0 from rows X, or from epochs of a loader, whose first rows are X."""
@@ -556,7 +556,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
             warn_user(f"interrupted: {done}", ConvergenceWarning)
         return self._store(X, config, state)
 
-    @own_settings()
+    @without_caller_settings()
     @checks.all_or_nothing
     def partial_fit(self, X: Any, y: Any = None) -> Self:
         """Train for one more epoch.
@@ -601,7 +601,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         self._train(X, coherence, config, state, state.n_ended + 1)
         return self._store(X, config, state)
 
-    @own_settings()
+    @without_caller_settings()
     def score(self, X: Any, y: Any = None) -> float:
         """Minus the mean loss at theta0, so that higher is better.
 

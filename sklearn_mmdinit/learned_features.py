@@ -13,7 +13,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from ._base import validation as checks
-from ._base.environment import own_settings, torch_device
+from ._base.environment import torch_device, without_caller_settings
 from ._base.random_streams import seeds_of
 from .coherence import coherence_of
 from .fine_tuning import labels
@@ -177,7 +177,7 @@ class LearnedFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         tags.transformer_tags.preserves_dtype = ["float32"]
         return tags
 
-    @own_settings()
+    @without_caller_settings()
     @checks.all_or_nothing
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn the initializers that are not fitted, and the length of a row.
@@ -252,7 +252,7 @@ class LearnedFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             clone(initializer)._validated(X[:2], reset=True)
         return initializer
 
-    @own_settings()
+    @without_caller_settings()
     def transform(self, X: Any) -> np.ndarray:
         """Return the row divided by ``row_length_``, then each initializer's features.
 

@@ -21,7 +21,7 @@ from sklearn.svm import SVC
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from ._base import validation as checks
-from ._base.environment import own_settings
+from ._base.environment import without_caller_settings
 from ._base.module_factory import OF_A_PERCEPTRON, PREFIX
 from ._base.random_streams import seeds_of
 from .classifiers import MLPClassifier, NetClassifier, PartlyLabelled
@@ -120,12 +120,12 @@ def _fitted(
 ) -> Any:
     """A trained clone of a member. A network gets an output for each class, also if y lacks it."""
     params: dict[str, Any] = {"classes": classes} if hasattr(member, "warm_start_from") else {}
-    name, last = "sample_weight", member
+    prefix, last = "", member
     while isinstance(last, Pipeline):
         step, last = last.steps[-1]
-        name = f"{step}__{name}"
+        prefix += f"{step}__"
     if weights is not None and has_fit_parameter(last, "sample_weight"):
-        params[name] = weights
+        params[f"{prefix}sample_weight"] = weights
     return clone(member).fit(X, y, **params)
 
 
@@ -239,8 +239,8 @@ class StackedStartsClassifier(PartlyLabelled):
         ``RandomForestClassifier(100, min_samples_leaf=3)`` for flat rows, None if an example has
         several axes.
     cv : int, default=5
-        Number of stratified folds, at least 2. There are never more than the labels of the most
-        frequent class.
+        Number of stratified folds, at least 2. There are never more folds than the most frequent
+        class has labels.
     min_advantage : float, default=2.0
         The value of z, at least 0, at which s is one half, so that v and u count the same. A
         smaller value follows the held-out labels sooner. A larger value stays closer to the
@@ -328,7 +328,7 @@ class StackedStartsClassifier(PartlyLabelled):
         "classifiers": [list, tuple, checks.AUTO],
         "student": [checks.has_methods("fit", "predict_proba"), checks.AUTO, None],
         "cv": [checks.integers(2)],
-        "min_advantage": [checks.numbers()],
+        "min_advantage": [checks.numbers(0)],
         "unlabelled_label": [Real, str, None],
     }
 
@@ -363,7 +363,7 @@ class StackedStartsClassifier(PartlyLabelled):
             cloned.starts = fitted_or_cloned(self.starts, cloned.starts)
         return cloned
 
-    @own_settings()
+    @without_caller_settings()
     @checks.all_or_nothing
     def fit(
         self,
@@ -492,7 +492,8 @@ class StackedStartsClassifier(PartlyLabelled):
                 with checks.add_error_context("classifiers"):
                     scoring = clone(classifier).fit(X, y)
             checks.check_argument("classifiers", scoring, *map(checks.has_methods, scores))
-            pairs = [n for n, value in classifier.get_params().items() if value == "ovo"]
+            params = classifier.get_params().items()
+            pairs = [n for n, value in params if isinstance(value, str) and value == "ovo"]
             if pairs and not hasattr(classifier, "predict_proba"):
                 raise ValueError(
                     f"classifiers must score each class, and {classifier!r} scores pairs of them; "
@@ -586,7 +587,7 @@ class StackedStartsClassifier(PartlyLabelled):
         ]
         return np.asarray(np.sum(weighted, axis=0))
 
-    @own_settings()
+    @without_caller_settings()
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities (n_samples, n_classes) in the order of ``classes_``, calibrated."""
         check_is_fitted(self, "weights_")

@@ -307,7 +307,7 @@ def jacobian_row_norm_moments(n_in: int, weight_std: float | None = None) -> Jac
     >>> print(f"{moments.squared_mean:.3f} {moments.mean:.4f} {moments.variance ** 0.5:.4f}")
     1.000 0.9984 0.0565
     """
-    check_argument("n_in", n_in, integers())
+    check_argument("n_in", n_in, integers(1))
     check_argument("weight_std", weight_std, None, checks.POSITIVE)
     checks.check_fits_in_memory(10 * n_in, f"{n_in=}")
     std = math.sqrt(2.0 / n_in) if weight_std is None else weight_std

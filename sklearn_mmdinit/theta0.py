@@ -129,8 +129,8 @@ class Architecture:
         return cls(
             _MLP_NAME,
             tuple((name, repr(value)) for name, value in keywords.items()),
-            (n_features,),
-            n_classes,
+            (keywords["n_features"],),
+            keywords["n_classes"],
             digest_of({name: tuple(array.shape) for name, array in module.state_dict().items()}),
             layers[-1],
             layers if has_gain else (),
@@ -389,7 +389,7 @@ def put_arrays_(module: nn.Module, arrays: Mapping[str, np.ndarray]) -> None:
             shape = f"theta0's {key!r} has shape {np.shape(array)}"
             raise ValueError(f"{shape}; in the module {name} it {there}")
     # tensor() copies: in a worker process the arrays may be read-only memory maps.
-    new = {key: torch.tensor(array) for key, array in arrays.items()}
+    new = {key: torch.tensor(array, device="cpu") for key, array in arrays.items()}
     for key, value in new.items():
         if (old := state[key]).dtype == torch.float64:
             # A float64 value of the module stays as it is if theta0 holds it rounded to float32.

@@ -17,7 +17,7 @@ from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch.nn.functional import affine_grid, avg_pool2d, grid_sample, pad
 
-from ._base.environment import array_of, own_settings
+from ._base.environment import array_of, without_caller_settings
 from ._base.validation import AUTO, check_argument, check_parameters, integers, is_auto, numbers
 
 __all__ = ["OrientedGradients", "RandomAffine", "RandomCorruption"]
@@ -143,7 +143,7 @@ class RandomAffine(BaseEstimator):
         self.mirror = mirror
         self.image_shape = image_shape
 
-    @own_settings()
+    @without_caller_settings()
     def __call__(self, X: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Return images X (n, n_pixels), or (n, ...) with three axes, changed at random.
 
@@ -310,9 +310,9 @@ class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     """
 
     _parameter_constraints: ClassVar = {
-        "cell_size": [integers(), AUTO],
+        "cell_size": [integers(1), AUTO],
         "n_orientations": [integers(2)],
-        "floor": [numbers()],
+        "floor": [numbers(0)],
     }
 
     def __init__(
@@ -346,7 +346,7 @@ class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         self.cell_size_ = min(max(int(size), 1), max(sides))  # a larger cell changes nothing
         return self
 
-    @own_settings()
+    @without_caller_settings()
     def transform(self, X: Any) -> np.ndarray:
         """Histograms (n, n_orientations * n_cells) of images shaped as in ``fit``, float32."""
         check_is_fitted(self)

@@ -182,7 +182,8 @@ def _follows_initializer() -> bool:
         pipeline = frame.f_locals.get("self")
         if isinstance(pipeline, Pipeline) and not any(pipeline is other for other in seen):
             seen.append(pipeline)
-            # scikit-learn's number of the step that is fitted, unless it is the last one.
+            # `step_idx` is scikit-learn's number of the step that is being fitted. While the last
+            # step is fitted, the frame has no `step_idx`.
             earlier = pipeline.steps[: frame.f_locals.get("step_idx", -1)]
             if any(_passes_theta0_on(step) for _, step in earlier):
                 return True
@@ -277,9 +278,10 @@ def start_from(
     n_classes: int,
     feature_names: np.ndarray | None = None,
 ) -> Start:
-    """Where the factory's module starts for rows X and a source; an error if they do not fit.
+    """The start of the factory's module from a source.
 
-    A theta0 for another number of classes gets a fresh last layer, with a warning.
+    Raises an error if the source, the module and rows X do not fit together. A theta0 for another
+    number of classes gets a fresh last layer, with a warning.
     """
     factory, module, fresh = module_to_train(factory, X)
     architecture = fresh.architecture
@@ -303,11 +305,17 @@ def check_feature_names(initializer: Any, feature_names: np.ndarray | None) -> N
     """Raise a ValueError if an initializer was fitted to columns of other names."""
     # A Theta0 and rows without names cannot be compared.
     learned_names = getattr(initializer, "feature_names_in_", None)
-    if learned_names is not None and feature_names is not None:
-        for column, (name, learned) in enumerate(zip(feature_names, learned_names, strict=True)):
-            if name != learned:
-                fitted = f"the initializer was fitted with {learned!r} as column {column}"
-                raise ValueError(f"{fitted}, and X has {name!r} there")
+    if learned_names is None or feature_names is None:
+        return
+    for column, (name, learned) in enumerate(zip(feature_names, learned_names, strict=False)):
+        if name != learned:
+            fitted = f"the initializer was fitted with {learned!r} as column {column}"
+            raise ValueError(f"{fitted}, and X has {name!r} there")
+    if (n := len(feature_names)) != (n_learned := len(learned_names)):
+        raise ValueError(
+            f"the initializer was fitted with {n_learned} columns, and X has {n}: pass the columns "
+            "that its feature_names_in_ lists"
+        )
 
 
 def _check_will_fit(initializer: Any, module: nn.Module, architecture: Architecture) -> None:

@@ -261,7 +261,7 @@ def test_neighbors_agree_where_classes_are_clusters_and_not_where_a_line_parts_t
     assert found.neighbors < found.linear
     assert "may not help" in str(found)
     named = np.array(["no", "yes"], dtype=object)[some]  # as a column of a table has them
-    for nothing in (np.nan, None):
+    for nothing in (np.nan, None, pd.NA):
         named[some == -1] = nothing
         assert neighbor_agreement(X, named, random_state=0) == found
     known = some != -1  # names that are all known

@@ -79,8 +79,9 @@ def test_neither_the_length_of_rows_nor_their_order_counts(blobs):
     X, y = blobs
     few = partly(y, 2)
     proba = EmbeddingClassifier(None).fit(X, few).predict_proba(X[:50])
-    lengths = np.random.default_rng(0).uniform(0.1, 9.0, size=(len(X), 1)).astype(np.float32)
-    scaled = EmbeddingClassifier(None).fit(lengths * X, few).predict_proba(3 * X[:50])
+    lengths = 10 ** np.random.default_rng(0).uniform(-30, 30, size=(len(X), 1))
+    rows = (lengths * X).astype(np.float32)
+    scaled = EmbeddingClassifier(None).fit(rows, few).predict_proba(rows[:50])
     assert_allclose(scaled, proba, atol=1e-4)
     order = np.random.default_rng(1).permutation(len(X))
     shuffled = EmbeddingClassifier(None).fit(X[order], few[order]).predict_proba(X[:50])

@@ -135,6 +135,7 @@ def test_classes_come_from_y_or_from_n_classes(digits):
 
     assert n_classes() == [2, 3]
     assert n_classes(y) == n_classes(few) == n_classes(few.astype(object)) == [10, 3]
+    assert n_classes(pd.Series(few, dtype="Int64").replace(-1, pd.NA)) == [10, 3]
     assert n_classes(n_classes=4) == n_classes(y, n_classes=4) == [4, 3]
 
 

@@ -22,7 +22,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 from helpers import SAME_DRAWS, seeded, threads
 from image_networks import MODULES, ConvNet, flat_perceptron
 from module_zoo import Halved, Words, images, rows, tokens
-from nets import Conv, assert_same_fit, digit_images, digits
+from nets import Conv, assert_same_arrays, assert_same_fit, digit_images, digits
 from sklearn_mmdinit import (
     MLP,
     Coherence,
@@ -218,6 +218,15 @@ def test_where_a_scale_is_handed_on(name):
     examples = torch.from_numpy(rows() if takes_rows else images())
     assert scale_chain(module, inspect_module(module, examples), examples) == expected
     assert_same_state(module, before)
+
+
+def test_learning_is_the_cpu_s_whatever_the_default_device_is():
+    module = seeded(lambda: without_a_head(between(nn.Tanh())))
+    expected = small(module).fit(rows()).theta0_
+    with torch.device("meta"):
+        theta0 = small(module).fit(rows()).theta0_
+    assert theta0.architecture == expected.architecture
+    assert_same_arrays(theta0, expected)
 
 
 # Where modules come from

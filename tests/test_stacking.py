@@ -18,6 +18,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.multiclass import OneVsRestClassifier
+from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
@@ -333,6 +334,16 @@ def test_sparse_rows_and_weights_reach_the_members_that_take_them(digits):
     weighed.fit(X, y, sample_weight=weights)
     alone = clone(weighed).fit(X[:40], y[:40])
     np.testing.assert_allclose(weighed.predict_proba(X), alone.predict_proba(X), atol=1e-6)
+
+
+def test_weights_reach_the_last_step_of_a_pipeline_in_a_pipeline(digits):
+    X, y = digits[0][:60], digits[1][:60] % 3
+    weights = np.random.default_rng(0).uniform(size=60)
+    bayes = GaussianNB(priors=np.array([0.2, 0.3, 0.5]))  # a parameter that is an array
+    nested = make_pipeline(StandardScaler(), make_pipeline(StandardScaler(), bayes))
+    clf = stacked(None, classifiers=[nested], student=None).fit(X, y, sample_weight=weights)
+    expected = nested.fit(X, y, pipeline__gaussiannb__sample_weight=weights).predict_proba(X)
+    np.testing.assert_array_equal(clf.estimators_[1].predict_proba(X), expected)
 
 
 def test_starts_learn_once_from_all_rows_before_any_label_is_looked_at(digits):

@@ -172,6 +172,7 @@ def test_round_trip_is_exact(theta0, of_module, path):
         theta0,
         Theta0(theta0.architecture, turned, (2.0, 3.5)),
         perceptron(batch_norm=True, activation="tanh"),
+        perceptron(n_features=np.int64(3), n_classes=np.int64(2)),
         of_module.theta0_,
     ):
         save_theta0(path, own)

@@ -14,10 +14,11 @@ from .threads import run_on_threads
 def chunked(
     chunk: Callable[[int], torch.Tensor], n_chunks: int, tensors: Sequence[torch.Tensor]
 ) -> torch.Tensor:
-    """Concatenate the rows of chunks that the team computes; differentiable as the chunks are.
+    """Concatenate the rows of chunks that the team computes.
 
     ``chunk(i)`` computes the rows of chunk i from `tensors`. No tensor in `tensors` may be computed
-    from another one in it. Each chunk has its own graph, which ends at `tensors`.
+    from another one in it. Each chunk has its own graph, which ends at `tensors`. The result can be
+    differentiated as often as the chunks.
     """
     result: torch.Tensor = _Chunked.apply(chunk, n_chunks, torch.is_grad_enabled(), *tensors)
     return result

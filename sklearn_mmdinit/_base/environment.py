@@ -55,7 +55,7 @@ def torch_device(device: Any) -> torch.device:
         raise ValueError(f"device must be {valid}, got {device!r}") from error
     if device.type == "cuda":
         # PyTorch warns if a matrix product is the first work of its autograd thread for a GPU. So
-        # this thread first computes another gradient.
+        # that thread gets another gradient to compute first.
         with torch.inference_mode(False), torch.enable_grad():
             torch.ones(1, device=device, requires_grad=True).exp().sum().backward()
     return device
@@ -150,7 +150,7 @@ def full_precision() -> Iterator[None]:
 
 
 @contextmanager
-def own_settings() -> Iterator[None]:
+def without_caller_settings() -> Iterator[None]:
     """Compute in this block in ``full_precision`` and with the process's number of threads."""
     num_threads_when_settled()  # a new thread keeps the number that it reads here
     with full_precision():
@@ -191,6 +191,6 @@ def progress_bar(verbose: Any, **options: Any) -> Any:
     in_main_thread = threading.current_thread() is threading.main_thread()
     if multiprocessing.parent_process() or not in_main_thread:
         return tqdm(disable=True, **options)
-    # None hides it outside a terminal, and would hide it in a notebook without ipywidgets.
+    # disable=None hides the bar outside a terminal, and in a notebook without ipywidgets too.
     hidden = False if in_notebook else None
     return tqdm(disable=hidden, delay=_BAR_DELAY, **options)

@@ -38,8 +38,8 @@ def checked_structure(
     n_features: Any, hidden_layer_sizes: Any, n_classes: Any, activation: Any, batch_norm: Any
 ) -> dict[str, Any]:
     """The checked arguments that determine the structure of an :class:`MLP`."""
-    check_argument("n_features", n_features, integers())
-    check_argument("n_classes", n_classes, integers())
+    check_argument("n_features", n_features, integers(1))
+    check_argument("n_classes", n_classes, integers(1))
     check_argument("activation", activation, one_of(ACTIVATIONS))
     check_argument("batch_norm", batch_norm, "boolean")
     return {

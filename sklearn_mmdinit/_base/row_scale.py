@@ -74,8 +74,9 @@ def compare_scales(X: Any, mean: np.ndarray, spread: np.ndarray) -> tuple[float,
     - variance: the total variance of X, divided by that of the earlier rows.
 
     Columns that did not vary in the earlier rows are left out. The last two ratios also leave out
-    columns that do not vary in X, because a rare category may be missing there by chance. They are
-    1 if X has too few values.
+    columns that do not vary in X, because a rare category may be missing there by chance. These two
+    are 1 if the other columns of X have fewer than 100 values. All three are 1 if X has fewer than
+    5 rows, or if no column varied in the earlier rows.
     """
     X = X[:: -(-X.shape[0] // _ROWS_COMPARED)]
     mean, squares = mean.ravel().astype(np.float64), np.square(spread.ravel().astype(np.float64))

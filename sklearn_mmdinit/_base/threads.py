@@ -62,9 +62,10 @@ def _set_num_threads_here(n: int) -> None:
 
 
 def num_threads_when_settled() -> int:
-    """The calling thread's number of PyTorch threads, read while no other thread changes its own.
+    """How many threads PyTorch uses in the calling thread.
 
-    A thread keeps the number that it reads first.
+    Waits until no other thread is changing its number. A thread keeps the number that it reads
+    first.
     """
     with _setting_lock:
         return torch.get_num_threads()

@@ -125,7 +125,7 @@ def numbers(least: float = 0, most: float | None = None, closed: str = "left") -
     return _Numbers(Real, least, most, closed=closed)
 
 
-AUTO, POSITIVE = StrOptions({"auto"}), numbers(closed="neither")
+AUTO, POSITIVE = StrOptions({"auto"}), numbers(0, closed="neither")
 
 
 def one_of(options: Collection[str]) -> StrOptions:
@@ -165,7 +165,7 @@ _MOST_LAYERS = 1000  # making so many takes a second or two
 def check_widths(value: Any) -> tuple[int, ...]:
     """Widths of hidden layers, from a positive integer or a sequence of them."""
     sizes = np.atleast_1d(np.asarray(value, dtype=object))
-    if sizes.ndim != 1 or not all(integers().is_satisfied_by(size) for size in sizes):
+    if sizes.ndim != 1 or not all(integers(1).is_satisfied_by(size) for size in sizes):
         got = shortened(repr(value))
         raise ValueError(f"hidden_layer_sizes must be positive integers, got {got}")
     if len(sizes) > _MOST_LAYERS:
@@ -305,8 +305,9 @@ def examples_checked(
     allow_nd: bool = True,
     **options: Any,
 ) -> tuple[Any, ...]:
-    """Check rows X (n, ...) by ``validate_data``, for float32 too, and y if given.
+    """Check rows X (n, ...) and, if given, y by ``validate_data``.
 
+    Raises an error if a value of X is too large for float32.
     `shape` is the shape of the examples in ``fit``. With `allow_nd` they may have any shape.
     `options` are those of ``validate_data``.
     """

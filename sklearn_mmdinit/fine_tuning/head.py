@@ -137,7 +137,7 @@ def _inputs_of(net: Net, module: nn.Module, layers: list[Any], rows: Any) -> lis
 
 
 def can_be_fitted(layer: nn.Module) -> bool:
-    """Whether any weights of a linear layer can be set: not if it is frozen, or orthogonal."""
+    """Whether a linear layer can get arbitrary weights: not if it is frozen, or orthogonal."""
     if not all(parameter.requires_grad for parameter in layer.parameters()):
         return False
     parametrized = [name for name in ("weight", "bias") if is_parametrized(layer, name)]

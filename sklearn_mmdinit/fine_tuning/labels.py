@@ -51,7 +51,8 @@ def warn_if_few(X: Any, y: Any, advice: str = _PASS_ALL_ROWS) -> None:
     n_rows, labels = X.shape[0], np.asarray(y, dtype=object)
     if n_classes_in(y) is None or len(labels) != n_rows or n_rows >= _FEW_ROWS:
         return
-    if not (missing_in(labels) | (labels == -1)).any():
+    # In this order: pandas' NA cannot be compared.
+    if not (missing_in(labels).any() or (labels == -1).any()):
         warn_user(
             f"the initializer learns from {n_rows} labelled rows alone, but it is meant for many "
             f"rows, with or without a label: {advice}"
@@ -189,11 +190,11 @@ def class_weights(
         # A class without weight has no row in the loss.
         return totals.sum() / (len(classes) * np.where(totals > 0, totals, np.inf))
     for label, weight in class_weight.items():
-        check_argument(f"class_weight of {label!r}", weight, numbers())
+        check_argument(f"class_weight of {label!r}", weight, numbers(0))
     labels = classes.tolist()
     unknown = [label for label in class_weight if label not in labels]
-    # A fold may lack a class, so the dict may name a class that y lacks. It is a wrong name only if
-    # the dict also lacks a class that y has.
+    # A fold may lack a class, so the dict may name a class that y lacks. Such a name counts as a
+    # mistake only if y, in turn, has a class that the dict lacks.
     if unknown and (missing := [label for label in labels if label not in class_weight]):
         raise ValueError(
             f"class_weight names {unknown}, which y lacks, and not {missing}; y has {labels}"

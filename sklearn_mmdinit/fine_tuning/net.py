@@ -1,8 +1,8 @@
 """The skorch net behind a classifier: its rows, mini-batches, best epoch and training.
 
 On 50 to 400 labelled rows a step takes a few milliseconds, so the code around it decides the
-speed. One index operation takes a mini-batch. The optimizer is PyTorch's fused one. Callbacks of
-skorch whose results nobody uses are switched off.
+speed. One index operation reads a whole mini-batch. The optimizer is PyTorch's fused one. Callbacks
+of skorch whose results nobody uses are switched off.
 """
 
 from __future__ import annotations
@@ -251,6 +251,8 @@ class Net(NeuralNetClassifier):
     generator_states_: Sequence[torch.Tensor] = ()
     # Multiplications of a pass of a mini-batch; None before the first training.
     n_multiplications_: float | None = None
+    # Epochs of the history that ran to their end.
+    n_finished_: int = 0
 
     def __init__(self, *args: Any, seed: int | None = None, **kwargs: Any) -> None:
         self.seed = seed
@@ -288,6 +290,11 @@ class Net(NeuralNetClassifier):
             super().notify(method_name, **kwargs)
         except KeyboardInterrupt as error:
             raise _Stop from error
+
+    def on_epoch_end(self, net: Any, **kwargs: Any) -> None:
+        """Count an epoch that no callback has ended early."""
+        super().on_epoch_end(net, **kwargs)
+        self.n_finished_ = len(self.history_)
 
     def infer(self, x: Any, **fit_params: Any) -> Any:
         """Logits of a batch, with or without weights of rows."""
@@ -357,13 +364,15 @@ class Net(NeuralNetClassifier):
         with with_gradients(), self._private_generators(), self._undo_on_failure():
             if self.n_multiplications_ is None:
                 self.n_multiplications_ = _multiplications(self, rows)
-            with worthwhile_threads(self.n_multiplications_):
+            with worthwhile_threads(self.n_multiplications_), suppress(_Stop):
                 # Not partial_fit, which would treat Ctrl-C as a callback that ends training.
                 with self._going_on_with_schedules():
                     self.notify("on_train_begin", X=rows, y=None)
                 with suppress(_Stop):
                     self.fit_loop(rows, None)
                 self.notify("on_train_end", X=rows, y=None)
+            # After on_train_end, where BestEpoch looks whether the last epoch is the best one.
+            del self.history_[self.n_finished_ :]
             for epoch in self.history_:
                 epoch["batches"].clear()  # nothing reads them, and they grow with the rows
             losses = [epoch["valid_loss"] for epoch in self.history_ if "valid_loss" in epoch]
@@ -403,12 +412,14 @@ class Net(NeuralNetClassifier):
             copy.deepcopy({name: value for name, value in group.items() if name != "params"})
             for group in self.optimizer_.param_groups
         ]
-        yield
-        for callback, schedule in before:
-            callback.lr_scheduler_.load_state_dict(copy.deepcopy(schedule.state_dict()))
-        if before:  # a new schedule sets learning rates
-            for group, values in zip(self.optimizer_.param_groups, groups, strict=True):
-                group.update(values)
+        try:
+            yield
+        finally:
+            for callback, schedule in before:
+                callback.lr_scheduler_.load_state_dict(copy.deepcopy(schedule.state_dict()))
+            if before:  # a new schedule sets learning rates
+                for group, values in zip(self.optimizer_.param_groups, groups, strict=True):
+                    group.update(values)
 
     @contextmanager
     def _undo_on_failure(self) -> Iterator[None]:
@@ -426,6 +437,7 @@ class Net(NeuralNetClassifier):
                 part.load_state_dict(state)
             generator.set_state(generator_state)
             del self.history_[n_epochs:]
+            self.n_finished_ = n_epochs
             for callback, schedule in schedules:
                 callback.lr_scheduler_ = schedule
             raise

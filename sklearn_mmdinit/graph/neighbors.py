@@ -80,7 +80,8 @@ def exact(
     if queries is None:
         queries = np.arange(len(points))
     # Trees take 17 times as long: in 50 dimensions they visit most points. The brute-force search
-    # computes distances in float64 from float32 rows, because those of near rows would lose digits.
+    # computes distances of float32 rows in float64, because in float32 the distances of near rows
+    # would lose digits.
     index = NearestNeighbors(n_neighbors=n_neighbors + 1, algorithm="brute").fit(points)
     neighbors = np.empty((queries.size, n_neighbors), dtype=np.int32)
     starts, options = range(0, queries.size, _BLOCK), {"unit": " rows", "unit_scale": _BLOCK}

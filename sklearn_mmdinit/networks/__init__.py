@@ -28,7 +28,8 @@ TAPPED = (nn.Linear, nn.Embedding, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 # Layers whose inputs are indices.
 EMBEDDINGS = (nn.Embedding, nn.EmbeddingBag)
 
-# Numbers in a chunk of networks on a GPU. Chunks are large, because few operations are faster.
+# Numbers in a chunk of networks on a GPU. Chunks are large, because fewer and larger operations
+# take less time.
 NUMBERS_ON_GPU = 1 << 27
 # At most this many numbers are kept for the backward pass. Further chunks are computed again there.
 NUMBERS_KEPT = 1 << 28

@@ -148,7 +148,7 @@ def as_examples(X: np.ndarray, integers: bool) -> torch.Tensor:
 
 
 def _with_casts(factory: ModuleFactory, X: Any) -> ModuleFactory:
-    """The factory; `casts` is set if a pass of X works in the module's own dtypes alone."""
+    """The factory; `casts` is set if X passes in the module's own dtypes and not in float32."""
 
     def passes(module: nn.Module) -> bool:
         module.cpu().eval()
@@ -171,7 +171,7 @@ def _with_casts(factory: ModuleFactory, X: Any) -> ModuleFactory:
 
 
 def _architecture_of_perceptron(factory: ModuleFactory, X: Any) -> Architecture | None:
-    """The architecture of an MLP for rows X (n, ...), which needs no pass; None for a module."""
+    """The architecture of an MLP, without a pass; None for other modules, or if X does not fit."""
     keywords = {name: value for name, value in factory.keywords.items() if name != "init"}
     if factory.module is not MLP or X.shape[1:] != (keywords.get("n_features"),):
         return None
@@ -269,9 +269,10 @@ def _jittered(module: nn.Module) -> Iterator[None]:
     """Add noise to parameters in this block: a last layer of zeros would hide the others."""
     learned = [parameter for parameter in module.parameters() if parameter.requires_grad]
     before = [parameter.detach().clone() for parameter in learned]
-    generator = torch.Generator().manual_seed(0)
+    # Named, because PyTorch's default device may be another one.
+    generator = torch.Generator("cpu").manual_seed(0)
     for p in learned:
-        noise = torch.randn(p.shape, dtype=p.dtype, generator=generator)
+        noise = torch.randn(p.shape, dtype=p.dtype, device=p.device, generator=generator)
         p.data.add_(noise, alpha=paper_std(p, 1.0))
     try:
         yield

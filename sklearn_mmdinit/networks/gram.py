@@ -50,8 +50,8 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_
 _NUMBERS_IN_CACHE = 275_000
 _ARRAYS_A_LAYER = 3  # normals, outputs and activations
 # Weights are drawn directly if a layer has at least this many rows for each of its inputs and its
-# bias. This takes a third to a tenth of the time. 1 would be faster too, but would change
-# figures that tests hold.
+# bias. This takes a third to a tenth of the time. 1 would be faster too, but would change numbers
+# that tests compare with.
 _MANY_ROWS = 2
 
 # A pivot below this fraction of its diagonal entry is only rounding error: its row is a linear

@@ -25,7 +25,7 @@ from .gram import factor_and_shift, gram_layers
 
 # Rows that a thread passes through a chain at a time: enough for products at full rate.
 _ROWS_A_CHUNK = 256
-# The same for Jacobians, where each row passes once for each class.
+# The same for Jacobians, where each row passes backward once for each class.
 ROWS_OF_JACOBIANS = 16
 # Added to squared norms under a root, whose slope at 0 is infinite.
 _TINY = 1e-12
@@ -122,7 +122,8 @@ def plain_attention() -> Iterator[None]:
         yield
     finally:
         with _attention_lock:
-            _n_plain_attention = max(_n_plain_attention - 1, 0)  # 0 after a fork in this block
+            # A fork in this block has set it to 0 already.
+            _n_plain_attention = max(_n_plain_attention - 1, 0)
             if _n_plain_attention == 0:
                 _attention.close()
 
@@ -232,7 +233,8 @@ def jacobian_norms(
 
     The Jacobians are with respect to the input and to each pre-activation: the outputs of the calls
     in `taps`, which is ``ModuleInfo.taps``. They treat the mean and variance of batch normalization
-    as constants; gradients of the norms flow through both. Running statistics are updated from X.
+    as constants. But the gradients of the norms flow through the mean and the variance. Running
+    statistics are updated from X.
     """
     statistics, layers = update_running_statistics(module, X), gram_layers(module)
     axes = {(module.get_submodule(tap.layer), tap.call): tap.axis for tap in taps}

@@ -148,10 +148,20 @@ def test_an_epoch_that_fails_leaves_no_trace(kind, data):
 
 
 class Stop(Callback):
-    """Ends a training in the way of skorch's own."""
+    """Ends a training in the way of skorch's own, when it is told something for the n-th time."""
 
-    def on_epoch_end(self, net, **kwargs):
-        raise KeyboardInterrupt
+    def __init__(self, event, n=1):
+        self.event, self.n = event, n
+
+    def initialize(self):
+        self.n_left = self.n
+        setattr(self, self.event, self.stop)
+        return self
+
+    def stop(self, net, **kwargs):
+        self.n_left -= 1
+        if not self.n_left:
+            raise KeyboardInterrupt
 
 
 class Interrupted(nn.Linear):
@@ -179,7 +189,28 @@ def test_an_interrupt_is_not_the_end_of_a_training(data, monkeypatch):
         clf.partial_fit(*data)
     np.testing.assert_array_equal(clf.predict_proba(data[0]), before)
     assert clf.n_iter_ == 1
-    assert small(callbacks=[Stop()]).fit(*data).n_iter_ == 1
+
+
+@pytest.mark.parametrize("split", [None, 0.2])
+@pytest.mark.parametrize(
+    ("event", "n", "n_epochs"),
+    [
+        *(("on_train_begin", 1, 0), ("on_train_end", 1, 3), ("on_epoch_end", 2, 2)),
+        *(("on_epoch_begin", 2, 1), ("on_batch_end", 1, 0), ("on_batch_end", 12, 2)),
+    ],
+)
+def test_a_callback_may_end_a_training_anywhere(event, n, n_epochs, split, data):
+    params = {"max_iter": 3, "batch_size": 30, "validation_split": split}
+    clf = small(callbacks=[Stop(event, n)], **params).fit(*data)
+    assert len(clf.loss_curve_) == len(clf.history_) == clf.n_iter_ == n_epochs
+    losses = small(**params).fit(*data).validation_loss_curve_
+    if split is None or not n_epochs:
+        assert clf.best_epoch_ == (n_epochs - 1 if n_epochs else None)
+        assert clf.validation_loss_curve_ is None
+    else:
+        assert clf.validation_loss_curve_ == losses[:n_epochs]
+        assert clf.best_epoch_ == np.argmin(losses[:n_epochs])
+    assert clf.to_sklearn().n_iter_ == n_epochs
 
 
 def test_a_fit_that_fails_leaves_the_classifier_as_it_was(data):

@@ -312,6 +312,12 @@ def test_other_columns(data, fitted):
     assert_same_arrays(start_of(data, named), named.theta0_)
     with pytest.raises(ValueError, match="with 'a' as column 0, and X has 'd' there"):
         start_of((frame[list("dcba")], data[1]), named)
+    module = Pooled(n_classes=3)  # takes any number of columns
+    named = of_module(module).fit(frame)
+    clf = NetClassifier(module, warm_start_from=named)
+    for columns, n in ((frame.assign(e=1.0), 5), (frame[list("abc")], 3)):
+        with pytest.raises(ValueError, match=f"fitted with 4 columns, and X has {n}"):
+            clf.fit(columns, data[1])
 
 
 def test_a_theta0_of_another_module_is_refused_by_name(images, of_images):
