@@ -143,12 +143,12 @@ class Coherence(BaseEstimator):
 
     _parameter_constraints: ClassVar = {
         "weight": [POSITIVE],
-        "separation": [numbers(), AUTO],
+        "separation": [numbers(0), AUTO],
         "walk_length": [numbers(1, _LONGEST, "both")],
         "batch_size": [integers(2)],
-        "n_neighbors": [integers()],
-        "n_components": [integers(), None, AUTO],
-        "shared_neighbor_power": [numbers()],
+        "n_neighbors": [integers(1)],
+        "n_components": [integers(1), None, AUTO],
+        "shared_neighbor_power": [numbers(0)],
     }
 
     def __init__(

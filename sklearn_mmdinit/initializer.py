@@ -348,13 +348,13 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         "verbose": [Integral, checks.AUTO],
         "n_perturbations": [checks.integers(2), checks.AUTO],  # the U-statistic divides by n - 1
         "learning_rate_init": [checks.POSITIVE, checks.AUTO],
-        "batch_size": [checks.integers()],
-        "window": [checks.integers()],
+        "batch_size": [checks.integers(1)],
+        "window": [checks.integers(1)],
         "gain": [checks.POSITIVE, checks.AUTO],
         "perturbation_scale": [checks.POSITIVE],
-        "uniformity_weight": [checks.numbers()],
-        "degeneracy_weight": [checks.numbers()],
-        "detachment_weight": [checks.numbers()],
+        "uniformity_weight": [checks.numbers(0)],
+        "degeneracy_weight": [checks.numbers(0)],
+        "detachment_weight": [checks.numbers(0)],
         "sampler": [checks.one_of(SAMPLERS)],
     }
     _state: State

@@ -144,9 +144,9 @@ class MMDObjective(nn.Module):
     ) -> None:
         super().__init__()
         check_argument("n_perturbations", n_perturbations, integers(2))
-        check_argument("uniformity_weight", uniformity_weight, numbers())
-        check_argument("degeneracy_weight", degeneracy_weight, numbers())
-        check_argument("detachment_weight", detachment_weight, numbers())
+        check_argument("uniformity_weight", uniformity_weight, numbers(0))
+        check_argument("degeneracy_weight", degeneracy_weight, numbers(0))
+        check_argument("detachment_weight", detachment_weight, numbers(0))
         check_argument("perturbation_scale", perturbation_scale, POSITIVE)
         check_argument("sampler", sampler, one_of(SAMPLERS))
         check_argument("closed_form", closed_form, "boolean")

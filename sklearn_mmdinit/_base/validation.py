@@ -115,12 +115,12 @@ class _Numbers(Interval):
         return not isinstance(val, bool) and bool(super().is_satisfied_by(val))
 
 
-def integers(least: int = 1) -> Interval:
+def integers(least: int) -> Interval:
     """The integers from `least` on."""
     return _Numbers(Integral, least, None, closed="left")
 
 
-def numbers(least: float = 0, most: float | None = None, closed: str = "left") -> Interval:
+def numbers(least: float, most: float | None = None, closed: str = "left") -> Interval:
     """The numbers from `least` to `most`; without `most`, all finite ones."""
     return _Numbers(Real, least, most, closed=closed)
 
