@@ -34,6 +34,8 @@ _SMALLEST_SHARE = 1e-3  # added to spread labels, whose logarithm is taken
 _MASS_POWER = 0.5
 _N_ROUNDS = 12
 _WIDTH, _WALK_LENGTH = 1024, 10.0
+# A column of an encoder has a small share of the squared length of a row.
+_LARGEST_SHARE, _FEWEST_COLUMNS = 0.5, 8
 
 Representations = Sequence[np.ndarray]
 """Arrays (n, width) in float32 that describe the same n examples, each row scaled to length 1."""
@@ -166,7 +168,8 @@ class EmbeddingClassifier(PartlyLabelled):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Embeddings of any length. A row of zeros has no direction and stays 0.
+            Embeddings of any length, with columns on one scale. A row of zeros has no direction and
+            stays 0.
         y : array-like of shape (n_samples,)
             Labels, numbers or strings, of at least two classes, and `unlabelled_label`.
         X_unlabelled : array-like or tuple of array-likes, default=None
@@ -188,6 +191,7 @@ class EmbeddingClassifier(PartlyLabelled):
         self.classes_, indices = labels.learn_classes(y[labelled], None, self.unlabelled_label)
         more_rows = labels.validate_unlabelled(X_unlabelled, partial(self._validated, reset=False))
         rows = _unit(np.concatenate([X[labelled], X[~labelled], *more_rows]))
+        _warn_if_one_column_decides(rows)
         n_labelled, n_classes = len(indices), len(self.classes_)
         given = np.zeros((len(rows), n_classes), dtype=np.float32)
         given[np.arange(n_labelled), indices] = 1.0
@@ -256,6 +260,19 @@ def _unit(X: np.ndarray) -> np.ndarray:
     # and no row is so short that `normalize` leaves it as it is.
     _, exponents = np.frexp(np.abs(X).max(axis=1, keepdims=True))
     return np.asarray(normalize(np.ldexp(X, -exponents)), dtype=np.float32)
+
+
+def _warn_if_one_column_decides(rows: np.ndarray) -> None:
+    """Warn if one column has most of the length of rows, as in a table that was not scaled."""
+    shares = np.square(rows).mean(axis=0)
+    if (
+        len(shares) >= _FEWEST_COLUMNS
+        and (share := shares[column := shares.argmax()]) > _LARGEST_SHARE
+    ):
+        checks.warn_user(
+            f"column {column} of X is {share:.0%} of the squared length of its rows, so that it "
+            "decides which rows are near; embeddings have columns of one scale: standardize X first"
+        )
 
 
 def _scaled(rows: np.ndarray) -> np.ndarray:

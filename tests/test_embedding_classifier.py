@@ -56,6 +56,12 @@ def test_unlabelled_rows_help(blobs):
     assert_array_equal(clf.predict(X), proba.argmax(axis=1))
 
 
+def test_columns_on_other_scales_are_told(blobs):
+    X, y = blobs
+    with pytest.warns(UserWarning, match=r"column 3 of X is \d\d% .*standardize X first"):
+        EmbeddingClassifier(None).fit(X * np.where(np.arange(24) == 3, 50, 1), partly(y, 1))
+
+
 def test_em_ends_where_the_means_are_those_of_its_own_classes():
     rng = np.random.default_rng(0)
     centers = normalize(rng.normal(size=(3, 5)))

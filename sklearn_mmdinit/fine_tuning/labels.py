@@ -22,7 +22,8 @@ _NO_LABEL = {"?", "", "-1", "NA", "N/A", "nan", "NaN", "None", "unlabelled", "un
 _FEW_ROWS = 100
 _PASS_ALL_ROWS = (
     "fit the initializer on all rows first; or use a classifier with warm_start_from=initializer, "
-    "and give it rows without a label too, as X_unlabelled or in X with y=unlabelled_label"
+    "and give it rows without a label too, as X_unlabelled or in X with y=unlabelled_label. In a "
+    "parameter grid write FrozenEstimator(initializer), because the grid unfits an initializer"
 )
 
 
@@ -87,9 +88,12 @@ def is_labelled(y: np.ndarray, unlabelled_label: Any) -> np.ndarray:
         return np.ones(len(y), dtype=bool)
     # A number never equals a string, so that all rows would seem to have a label.
     if isinstance(unlabelled_label, str) not in {isinstance(label, str) for label in y.tolist()}:
+        all_are, hint = "numbers", "give a number"
+        if isinstance(y.tolist()[0], str):
+            all_are, hint = "strings", f"write unlabelled_label={str(unlabelled_label)!r}"
         raise ValueError(
-            f"{unlabelled_label=} can never equal a label, because y has dtype {y.dtype}; give a "
-            "value of the type of the labels"
+            f"{unlabelled_label=} can never equal a label, because all labels in y are {all_are}; "
+            f"{hint}"
         )
     labelled = np.asarray(y != unlabelled_label, dtype=bool)
     if not labelled.any():

@@ -91,7 +91,7 @@ class LoaderEpochs:
                 first = views if first is None else first
                 _check_alike(views, first)
             if self._pairs_wanted and epoch == number == 0:
-                _warn_if_shapes_differ(item, self.name)
+                _warn_if_views_differ(item, self.name)
             n_rows += len(views[0])
             yield views
         self.n_rows = n_rows
@@ -127,18 +127,19 @@ def _views_of(item: Any) -> Views:
     return tuple(views)
 
 
-def _warn_if_shapes_differ(item: Any, name: str) -> None:
-    """Warn if the labels in (x, labels) may be a view of another size."""
+def _warn_if_views_differ(item: Any, name: str) -> None:
+    """Warn if the labels in (x, labels) may be a view of another size or dtype."""
     match item:
         case [torch.Tensor() as first, torch.Tensor() as second, *_]:
             floats = first.ndim == second.ndim >= 3 and second.is_floating_point()
         case _:
             return
-    if floats and first.shape != second.shape:
+    if floats and (first.shape, first.dtype) != (second.shape, second.dtype):
+        there, here = (f"{tuple(x.shape)} of {x.dtype}" for x in (first, second))
         warn_user(
-            f"data={name} gives tensors of shapes {tuple(first.shape)} and {tuple(second.shape)}; "
-            "the second is taken for labels, because two views of an example must have one shape; "
-            "resize them to one shape, or leave the second out if it is no view"
+            f"data={name} gives tensors {there} and {here}; the second is taken for labels, "
+            "because two views of an example must have one shape and dtype; resize or convert the "
+            "second, or leave it out if it is no view"
         )
 
 
