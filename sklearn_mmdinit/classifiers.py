@@ -130,11 +130,11 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
         Number of epochs. "auto": 10, with "head-first" 30. With 0 epochs "head-first" fits only the
         last layer.
     validation_split : float, splitter, tuple, None or "auto", default="auto"
-        The validation set, which chooses the best epoch, among the rows with a label and a weight.
-        A number is a random fraction of them, stratified where possible. A scikit-learn splitter
-        gives its first split. A tuple (X_val, y_val) gives other rows, which earlier
-        steps of a Pipeline do not transform. None: no validation, and the last epoch is kept.
-        "auto": 1/6, with "head-first" None.
+        The validation set, by which the best epoch is chosen. It is taken from the rows that have a
+        label and a weight above 0. A number is a random fraction of them, stratified where
+        possible. A scikit-learn splitter gives its first split. A tuple (X_val, y_val) gives other
+        rows, which earlier steps of a Pipeline do not transform. None: no validation, and the last
+        epoch is kept. "auto": 1/6, with "head-first" None.
     class_weight : None, "balanced" or dict, default=None
         Weight of each class in the training and validation loss. The weight of a row is multiplied
         by that of its class. A class that is not in the dict has weight 1. "balanced" gives each
@@ -177,7 +177,8 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
     best_validation_loss_ : float or None
         Validation loss of that epoch.
     n_iter_ : int
-        Epochs run. One that a callback ends early is not counted, although its steps were taken.
+        Number of completed epochs. An epoch that a callback ends early is not counted, although
+        its steps changed the weights.
     n_features_in_, input_shape_ : int, tuple of int
         Number of values of an example, and its shape.
     feature_names_in_ : ndarray of str
@@ -490,8 +491,8 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
             weight 0 is in neither, but an initializer that is fitted here learns from it.
         X_unlabelled : array-like or tuple of array-likes, default=None
             More rows of shape (n_unlabelled, n_features), for an initializer that is fitted
-            here. In a cross-validation give a tuple ``(X_unlabelled,)``: an array of as many rows
-            as X would be divided among the folds.
+            here. In a cross-validation give a tuple ``(X_unlabelled,)``: if an array has as
+            many rows as X, scikit-learn divides it among the folds.
         classes : array-like of shape (n_classes,), default=None
             All classes, if y lacks some of them. None: the classes in y.
 
@@ -526,8 +527,9 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
         """Train for one more epoch on the given rows, without validation.
 
         The first call starts where ``fit`` does. Later calls, and calls after ``fit``, go on from
-        the present weights and optimizer, with the parameters of the first call. ``max_iter``
-        calls with the same rows equal one ``fit`` with ``validation_split=None`` exactly. A
+        the present weights and optimizer, with the parameters of the first call. After
+        ``max_iter`` calls with the same rows the result is exactly that of one ``fit`` with
+        ``validation_split=None``. A
         learning rate schedule of skorch's LRScheduler goes on too. For other callbacks each call
         is a new training. ``class_weight`` may not be "balanced".
 

@@ -380,9 +380,9 @@ def neighbor_agreement(
 
     Neighbours predict by random walks that begin at labelled rows and have 40 edges in the mean.
     The graph is that of ``coherence="auto"``, with edges in both directions. The linear model is
-    logistic regression. If neighbours are better, this is a weak sign that coherence helps. On 24
-    data sets it was right on 18, both with 5 and with 20 labels a class. To answer always that
-    coherence does not help was right on 15 of the 24 with 5 labels a class, and on 17 with 20
+    logistic regression. If neighbours are better, this is a weak sign that coherence helps. This
+    sign was right on 18 of 24 data sets, both with 5 and with 20 labels a class. The constant
+    answer that coherence does not help was right on 15 with 5 labels a class, and on 17 with 20
     (``benchmarks/agreement.py``).
 
     Parameters

@@ -34,7 +34,8 @@ _SMALLEST_SHARE = 1e-3  # added to spread labels, whose logarithm is taken
 _MASS_POWER = 0.5
 _N_ROUNDS = 12
 _WIDTH, _WALK_LENGTH = 1024, 10.0
-# A column of an encoder has a small share of the squared length of a row.
+# A column with a larger share of the rows' squared length is told: in embeddings of an encoder
+# every column has a small share.
 _LARGEST_SHARE, _FEWEST_COLUMNS = 0.5, 8
 
 Representations = Sequence[np.ndarray]
@@ -174,7 +175,8 @@ class EmbeddingClassifier(PartlyLabelled):
             Labels, numbers or strings, of at least two classes, and `unlabelled_label`.
         X_unlabelled : array-like or tuple of array-likes, default=None
             More rows (n_unlabelled, n_features). In a cross-validation give a tuple
-            ``(X_unlabelled,)``: an array of as many rows as X would be divided among the folds.
+            ``(X_unlabelled,)``: if an array has as many rows as X, scikit-learn divides it among
+            the folds.
 
         Returns
         -------

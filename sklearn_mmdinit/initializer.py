@@ -187,7 +187,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
     max_iter : int or "auto", default="auto"
         Epochs over X. "auto" without coherence: 5. "auto" with coherence: the learning rate stays
         constant until L_coh stops falling. If L_coh is then at most 0.4, the rate stays constant
-        for as many steps again. Then it falls, for half as many steps as it was constant. There
+        for as many steps again. Then it falls: half as many steps as the constant part. There
         are at least n_samples / 20 steps; this minimum is itself between 225 and 3,000. There are
         at most 1,500 steps, or the minimum if that is larger. Fewer steps may give weights that are
         worse than random ones.
@@ -496,11 +496,11 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
 
         An interrupt (Ctrl-C) after the first window or epoch ends ``fit`` with a warning. Theta0 is
         then what was learned up to the last window or epoch. ``partial_fit`` goes on from there,
-        and its first call ends the unfinished epoch. An earlier interrupt raises
+        and its first call completes the unfinished epoch. An earlier interrupt raises
         KeyboardInterrupt. If a Pipeline, a classifier or another initializer calls ``fit``, an
         interrupt always ends the whole call, and only the checkpoint is kept. A parameter search
-        is an exception: it takes an interrupted initializer as fitted and starts its next ``fit``.
-        An interrupt before the first window or epoch of a ``fit`` ends the search.
+        is an exception: an interrupted initializer counts as fitted, and the search goes on with
+        the next candidate. Only an interrupt before the first window or epoch ends the search.
 
         Parameters
         ----------

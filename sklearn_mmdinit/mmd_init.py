@@ -20,8 +20,8 @@ from .training.streams import UNKNOWN, LoaderEpochs, rows_of
 
 __all__ = ["mmd_init_"]
 
-# Number of examples in a mini-batch, if a Dataset comes without a DataLoader, and without a
-# coherence, which has a batch size of its own.
+# Size of a mini-batch of a Dataset without a DataLoader. With a coherence its `batch_size` is used
+# instead.
 _EXAMPLES_AT_A_TIME = 256
 
 

@@ -102,9 +102,9 @@ class MMDObjective(nn.Module):
     Under :class:`torch.autocast` matrix products run in half precision. The losses, and the
     Cholesky factors of "gram", are computed in float32.
 
-    For several GPUs, write a module whose ``forward`` returns the loss, and wrap this module, not
-    the network, in DistributedDataParallel, which averages gradients over ranks only after its own
-    forward pass, and perturbed networks are computed without it.
+    For several GPUs, write a module whose ``forward`` returns the loss, and wrap the new module in
+    DistributedDataParallel, not the network. DistributedDataParallel averages gradients only if its
+    own forward pass was called, and the objective does not call it for perturbed networks.
 
     With ``sampler="functional"`` the terms are differentiable as often as the module is. With
     "gram" they are differentiable once, and a backward pass with ``create_graph=True`` raises an

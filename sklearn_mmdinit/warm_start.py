@@ -122,7 +122,7 @@ def _unfrozen(source: Any) -> Any:
 
 
 def seeded(estimator: Any, seed: int | None) -> Any:
-    """A clone; if its ``random_state`` is None, it becomes the seed."""
+    """A clone, in which the seed replaces a ``random_state`` of None."""
     cloned = clone(estimator)
     if cloned.get_params(deep=False).get("random_state", 0) is None:
         cloned.set_params(random_state=seed)

@@ -24,7 +24,7 @@ with warnings.catch_warnings():
     from tqdm.auto import tqdm
 
 _WITH_AUTOCAST = ("cpu", "cuda", "mps", "xpu")  # kinds of devices
-_SECONDS_IN_LOG = 30.0  # between two states of a bar in a log file, where each stays as a line
+_SECONDS_IN_LOG = 30.0  # between two updates of a bar in a log file, each a line
 _BAR_DELAY = 3.0  # seconds; shorter work shows no bar
 
 # One thread at a time uses PyTorch's global generators: restoring their state would otherwise
@@ -62,7 +62,7 @@ def torch_device(device: Any) -> torch.device:
 
 
 def array_of(X: Any) -> Any:
-    """A tensor as an array, bfloat16 as float32, since NumPy has none; anything else unchanged."""
+    """A tensor as an array, in float32 if NumPy lacks its dtype; anything else unchanged."""
     if isinstance(X, Dataset | DataLoader | Iterator):
         raise TypeError(
             f"rows must be in an array, a tensor or a table, got a {type(X).__name__}; pass "

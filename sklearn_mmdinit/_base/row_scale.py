@@ -75,8 +75,8 @@ def compare_scales(X: Any, mean: np.ndarray, spread: np.ndarray) -> tuple[float,
 
     Columns that did not vary in the earlier rows are left out. The last two ratios also leave out
     columns that do not vary in X, because a rare category may be missing there by chance. These two
-    are 1 if the other columns of X have fewer than 100 values. All three are 1 if X has fewer than
-    5 rows, or if no column varied in the earlier rows.
+    are 1 if the remaining columns have fewer than 100 entries in all. All three are 1 if X has
+    fewer than 5 rows, or if no column varied in the earlier rows.
     """
     X = X[:: -(-X.shape[0] // _ROWS_COMPARED)]
     mean, squares = mean.ravel().astype(np.float64), np.square(spread.ravel().astype(np.float64))

@@ -47,9 +47,10 @@ _setting_lock = threading.Lock()
 def _set_num_threads_here(n: int) -> None:
     """Set the number of PyTorch's threads for the calling thread alone.
 
-    PyTorch's own function also sets the number that new threads get. So a helper thread reads that
-    number before, and restores it after. A thread that starts in between would get the wrong
-    number. So estimators first call :func:`num_threads_when_settled`, which waits for the lock.
+    PyTorch's own function also changes the default for new threads. A helper thread therefore saves
+    this default before the call and restores it afterwards. Another thread that starts between the
+    two gets the wrong default. To prevent that, estimators first call
+    :func:`num_threads_when_settled`, which waits for the lock.
     """
     if n == torch.get_num_threads():
         return

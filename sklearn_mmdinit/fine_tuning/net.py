@@ -371,7 +371,7 @@ class Net(NeuralNetClassifier):
                 with suppress(_Stop):
                     self.fit_loop(rows, None)
                 self.notify("on_train_end", X=rows, y=None)
-            # After on_train_end, where BestEpoch looks whether the last epoch is the best one.
+            # This follows on_train_end, because BestEpoch reads the last epoch there.
             del self.history_[self.n_finished_ :]
             for epoch in self.history_:
                 epoch["batches"].clear()  # nothing reads them, and they grow with the rows

@@ -17,7 +17,7 @@ from .._base.validation import are_equal, is_auto, warn_user
 
 # From this number of rows on the approximate search is used. On two cores it takes 1.4 s for
 # 100,000 rows, after numba has compiled it for 24 s, and 13 s for a million rows. The exact search
-# takes 22 s and half an hour.
+# takes 22 s for 100,000 rows, and half an hour for a million.
 _EXACT_BELOW = 100_000
 _SECONDS_A_PAIR = 2e-9  # exact search in 50 dimensions on two cores
 

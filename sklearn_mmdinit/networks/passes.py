@@ -233,7 +233,7 @@ def jacobian_norms(
 
     The Jacobians are with respect to the input and to each pre-activation: the outputs of the calls
     in `taps`, which is ``ModuleInfo.taps``. They treat the mean and variance of batch normalization
-    as constants. But the gradients of the norms flow through the mean and the variance. Running
+    as constants. But the norms themselves are differentiated through both. Running
     statistics are updated from X.
     """
     statistics, layers = update_running_statistics(module, X), gram_layers(module)

@@ -75,8 +75,8 @@ class RowBatches:
     @property
     def most_steps_at_a_time(self) -> int:
         """Mini-batches that are gathered at once."""
-        # For each row of a step: the values of both rows of its pair, or the draws of its walk if
-        # there are more of these.
+        # What one row of a step needs in memory: the values of both rows of its pair, or the draws
+        # of its walk, whichever is more.
         numbers = max(2 * self.X[0].size, self.pairs.mean_length if self.pairs else 1)
         return min(max(int(_NUMBERS_AT_A_TIME / (self.size * numbers)), 1), _STEPS_AT_A_TIME)
 

@@ -28,8 +28,8 @@ class State:
     moments_since: int = 0
     n_epochs: int = 0  # epochs begun
     steps_in_epoch: int = 0  # steps of the last of them; 0 if it has ended
-    # Steps of an epoch by what was last known; 0 before training, and infinite while the first pass
-    # over a stream without a length has not ended.
+    # Number of steps of an epoch, as far as known; 0 before training, and infinite while the first
+    # pass over a stream without a length has not ended.
     steps_an_epoch: float = 0.0
     # max_iter at the first epoch: the number of epochs of the learning rate schedule.
     n_planned_epochs: int = 1
@@ -106,7 +106,7 @@ class State:
         return self.n_epochs - (self.steps_in_epoch > 0)
 
     def n_steps_planned(self, config: Config) -> float:
-        """Number of steps until the learning rate has its last value, as far as is known now."""
+        """Number of steps of the whole training, as far as is known now."""
         if config.ends_by_coherence:
             return planned_steps(self.levels, config.fewest_steps, config.most_steps)
         return self.n_planned_epochs * self.steps_an_epoch

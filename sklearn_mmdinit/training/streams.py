@@ -165,8 +165,8 @@ class StreamBatches:
     integers: bool  # whether the module takes integers
     seed: int  # of the augmentation
     augmentation: Augmentation | None
-    # Of the last pass, as the training's state keeps it. If it is 0, an estimate replaces it until
-    # the first pass reaches its last mini-batch.
+    # Number of steps of the last pass, from the training's state. Before training it is 0, and an
+    # estimate replaces it until the first pass reaches its last mini-batch.
     steps_an_epoch: float
 
     def __post_init__(self) -> None:
