@@ -3,6 +3,7 @@
 import tempfile
 import time
 import warnings
+import zipfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache, partial
@@ -30,9 +31,13 @@ Rows = tuple[np.ndarray, np.ndarray]
 
 @dataclass(frozen=True, eq=False)
 class Embedded(Prepared):
-    """A set as the methods see it, with the training and test texts that the rows embed."""
+    """A set as the methods see it, with the training and test texts that the rows embed.
+
+    The files of the encoder are in data_dir, scikit-learn's data home or else on PyPI.
+    """
 
     texts: Rows
+    data_dir: Path | None
 
 
 def embedded(
@@ -60,7 +65,8 @@ def embedded(
     n_classes = int(table.y.max()) + 1
     texts = np.array(table.X, dtype=object)
     parts, seed_of_set = (texts[:n_train], texts[-n_test:]), seed_of(seed, name)
-    data = Embedded(name, table.digest, X, y, X_test, y_test, n_classes, seed_of_set, parts)
+    rows = X, y, X_test, y_test
+    data = Embedded(name, table.digest, *rows, n_classes, seed_of_set, parts, data_dir)
     entry: dict[str, Any] = {"set": name, "source": table.source, "digest": table.digest}
     entry |= {"encoder": f"{MINILM.name} {MINILM.version}", "encoder_digest": MINILM.sha256}
     entry |= {"vectors_digest": data.X_digest, "test_vectors_digest": data.test_digest}
@@ -117,7 +123,7 @@ def _scaled(X: np.ndarray) -> np.ndarray:
 Predict = Callable[..., np.ndarray]
 """``(X_labelled, y, X_unlabelled, X_test, n_classes)`` to the predicted classes of X_test.
 
-One that needs learned features takes them as one more argument.
+One that needs learned features or the encoder's files takes them as one more argument.
 """
 
 
@@ -170,12 +176,17 @@ def on_features(
 
 
 def setfit(
-    X: np.ndarray, y: np.ndarray, X_unlabelled: np.ndarray, X_test: np.ndarray, n_classes: int
+    X: np.ndarray,
+    y: np.ndarray,
+    X_unlabelled: np.ndarray,
+    X_test: np.ndarray,
+    n_classes: int,
+    encoder: zipfile.ZipFile,
 ) -> np.ndarray:
     """SetFit from the same encoder; X and X_test are texts."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        open_encoder(None, print).extractall(folder)
+        encoder.extractall(folder)
         return fine_tuned_encoder.setfit(X, y, X_test, n_classes, folder, MAX_TOKENS)
 
 
@@ -225,7 +236,7 @@ def record_key(data: Prepared, method: str, n_labels: int, draw: int) -> str:
 
 
 def score_cell(
-    wanted: dict[str, str], n_labels: int, draw: int, data: Prepared, made: dict[str, Any]
+    wanted: dict[str, str], n_labels: int, draw: int, data: Embedded, made: dict[str, Any]
 ) -> list[dict[str, Any]]:
     """Records of the methods wanted, by name with their keys, of one draw."""
     labelled = labelled_rows(data, n_labels, draw)
@@ -241,6 +252,8 @@ def score_cell(
                 more = [FrozenEstimator(made["features"])]
             elif method.made is not None:  # rows in place of the embeddings
                 X, X_test = made[method.made]
+            if method.made == "texts":
+                more = [open_encoder(data.data_dir, print)]
             start = time.perf_counter()
             rows = X[labelled], data.y[labelled], X[others], X_test
             guess = method.predict(*rows, data.n_classes, *more)
