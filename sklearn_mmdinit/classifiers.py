@@ -106,7 +106,7 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
           initializer fitted. In a parameter grid write ``FrozenEstimator(initializer)``, because
           scikit-learn un-fits the estimators of a grid.
     fine_tuning : {"auto", "head-first", "paper"}, default="auto"
-        How training begins, and what "auto" stands for below.
+        How training begins. "auto" also sets other parameters, as their entries below say.
 
         - "head-first": first the last layer alone is fitted, by a regularised logistic regression
           on its inputs. Then all layers are trained, at a low learning rate. If all layers were

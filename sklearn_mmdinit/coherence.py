@@ -123,8 +123,8 @@ class Coherence(BaseEstimator):
 
     Notes
     -----
-    ``MMDInitializer.score`` is minus the loss, which depends on these parameters. It can only
-    compare theta0s of the same parameters. Search these parameters by the accuracy of a classifier:
+    Do not choose these parameters by ``MMDInitializer.score``. It is minus the loss, and each
+    value of a parameter has another loss. Choose them by the accuracy of a classifier:
     ``GridSearchCV(MLPClassifier(warm_start_from=MMDInitializer(coherence=Coherence())),
     {"warm_start_from__coherence__separation": [1.5, 2.0, 4.0]})``.
 
@@ -332,7 +332,7 @@ class WalkCache:
                 edges = neighbor_graph(rows, memory=coherence.memory, verbose=verbose, **options)
                 walk = Walk.on(edges)
         elif for_score:
-            return walk  # a score of the training rows replaces no graph
+            return walk  # score(X) on the training rows uses their graph
         if key is not None:
             # A new dict, because another thread may read the old one.
             self._cached = self._cached | {for_score: (key, walk)}

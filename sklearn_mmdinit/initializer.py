@@ -60,7 +60,8 @@ PAPER_WEIGHTS = ("uniformity_weight", "degeneracy_weight", "detachment_weight")
 _FIRST_SCORE_STEP = 1 << 31
 
 # With coherence, gain="auto" is such that the first step of fine-tuning moves a logit by
-# _FIRST_MOVE, in the mean over _JUDGED_ROWS rows. It is a step of Adam at _FINE_TUNING_RATE.
+# _FIRST_MOVE, in the mean over _JUDGED_ROWS rows. That step is
+# Adam's, with the learning rate _FINE_TUNING_RATE.
 _FIRST_MOVE, _FINE_TUNING_RATE = 0.75, 1e-3
 _JUDGED_ROWS = 2048
 
@@ -111,7 +112,8 @@ class _CarriesTheta0(_HiddenFeatures, auto_wrap_output_keys=None):  # type: igno
             X itself, as a read-only array that carries theta0 to the next step of a pipeline. It
             stays an array where ``set_output`` asks for a DataFrame, which cannot carry theta0.
             With ``output="hidden"``: inputs of the last layer at theta0, (n_samples, n_units).
-            Rounding depends on the other rows of X: it changes values by up to 1e-5 of the largest.
+            The hidden activations of a row differ by rounding if X has other rows beside it: by
+            up to 1e-5 of the largest activation.
         """
         check_is_fitted(self, "theta0_")
         checks.check_argument("output", self.output, checks.one_of(OUTPUTS))
@@ -834,7 +836,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
             # No epoch of the stream has ended, and perhaps none ever does.
             if self._state.steps_an_epoch == math.inf:
                 n_rows = 2 * self._state.step * self.config_.rows_a_step
-                longer = f"max_iter=1, and let a pass over data end after {n_rows:,} examples"
+                longer = f"max_iter=1 with data that end after {n_rows:,} examples"
             warn_user(
                 f"L_coh was still falling, from {levels[-2]:.3g} to {levels[-1]:.3g} in {SPAN} "
                 f"steps, when the learning rate began to fall; try {longer}",

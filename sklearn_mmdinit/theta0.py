@@ -295,10 +295,10 @@ class Theta0:
         return module
 
     def with_gain(self, factors: Sequence[float]) -> Theta0:
-        """Multiply each hidden layer's weights by a positive factor, and divide the last layer's.
+        """Multiply each hidden layer's weights by its factor, the last by 1 / their product.
 
-        Biases are scaled so that the network computes the same function. ``gain`` of the result
-        holds the factors times the earlier ones.
+        Factors are positive. Biases are scaled so that the network computes the same function.
+        ``gain`` of the result holds the factors times the earlier ones.
         """
         if all(factor == 1.0 for factor in factors):
             return self
@@ -511,7 +511,7 @@ def save_theta0(path: str | os.PathLike[str], source: Any) -> None:
         kind = type(source).__name__
         hint = ""
         if isinstance(source, nn.Module):
-            hint = "; pass MMDInitializer(module=module, max_iter=0).fit(X), which describes it"
+            hint = "; pass MMDInitializer(module=module, max_iter=0).fit(X), with its weights"
         raise TypeError(f"source must be a Theta0 or a fitted estimator, got {kind}{hint}")
     metadata = {_KEY: theta0.architecture.to_json()}
     if theta0.gain:
@@ -565,7 +565,7 @@ def load_theta0(path: str | os.PathLike[str], module: nn.Module | None = None) -
     try:
         text = metadata.get(_KEY, metadata.get(_OLD_KEY))
         if text is None:
-            raise ValueError(f"the metadata has no {_KEY!r} but {sorted(metadata)}")
+            raise ValueError(f"the metadata lacks {_KEY!r}; it has {sorted(metadata)}")
         architecture = Architecture.from_json(text)
         if _KEY not in metadata:  # files with _OLD_KEY have no counters
             n_norms = len(mlp_without_weights(architecture.keywords).norms)

@@ -144,7 +144,7 @@ def test_a_stream_without_end_is_learned_from_until_coherence_stops_falling():
     params = ALONE | {"coherence": "auto", "max_iter": "auto"}
     data = DataLoader(Stream(endless), batch_size=None)
     # More epochs would not make a longer training of a stream whose first one never ends.
-    with pytest.warns(ConvergenceWarning, match="try max_iter=1, and let a pass over data end"):
+    with pytest.warns(ConvergenceWarning, match="try max_iter=1 with data that end after"):
         assert learned(data, perceptron(), **params)[0][-1]["step"] >= 2900
 
 
@@ -343,7 +343,7 @@ TWO = TensorDataset(IMAGES, IMAGES)
 REFUSED = {
     "a generator": ((x for x in IMAGES.split(16)), {}, TypeError, "got generator; pass a DataLo"),
     "an iterator": (iter(DataLoader(IMAGES, 16)), {}, TypeError, "iterator, which ends after one"),
-    "no second pass": (once(), {}, ValueError, "epoch 2 of.*Let __iter__ .* begin anew"),
+    "no second pass": (once(), {}, ValueError, "epoch 2 of.*Let __iter__ .* return a new iterator"),
     "nothing": (DataLoader(Stream(lambda _: []), 16), {}, ValueError, "gives no examples"),
     "no tensor": (DataLoader([{"x": 0.0}], 1), {}, TypeError, "must give tensors.*got dict"),
     "None": (

@@ -16,7 +16,8 @@ import torch
 
 # A matrix product of fewer multiplications runs on one thread.
 _SMALL_PRODUCT = 1 << 25
-# Operations on fewer numbers run on one thread: dividing them takes two milliseconds.
+# Operations on fewer numbers run on one thread: to divide them among threads takes two
+# milliseconds.
 _FEW_NUMBERS = 1 << 18
 
 T = TypeVar("T")

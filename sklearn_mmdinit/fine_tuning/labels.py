@@ -269,8 +269,8 @@ def _split_keeping_one_row(y: np.ndarray, n_valid: int, seed: int) -> tuple[np.n
 def stratified_folds(y: np.ndarray, n_folds: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
     """Training and held-out rows of each fold of classes y (n,).
 
-    Each class is in every training part, so the only row of a class is never held out. If fewer
-    than two classes have two rows, there are no folds.
+    A class with a single row has it in every training part; no fold holds it out. If fewer than two
+    classes have two rows, there are no folds.
     """
     counts = np.bincount(y)
     if np.count_nonzero(counts >= 2) < 2:

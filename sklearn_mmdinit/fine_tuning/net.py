@@ -334,10 +334,11 @@ class Net(NeuralNetClassifier):
                 criterion.reduction = "mean"
             if losses.shape == y_true.shape[:1]:
                 return losses
-        valid = "that has reduction='mean', takes 'none' too, and has no weight"
-        given = f"{criterion} with {reduction=}"
-        hint = "give class_weight in place of criterion__weight"
-        raise ValueError(f"weights of rows need a criterion {valid}, got {given}; {hint}")
+        raise ValueError(
+            "weights of rows need a criterion that can give the loss of each row: it must have "
+            "reduction='mean', which is set to 'none' for this, and no weight of its own; got "
+            f"{criterion} with {reduction=}. Weight classes by class_weight, not criterion__weight"
+        )
 
     def prepare(self) -> None:
         """Make the module, the criterion, the optimizer and the callbacks."""

@@ -14,7 +14,8 @@ two inputs i and j are Gaussian with
 
 where s is the perturbation scale and d the number of classes. This is exact, because the last layer
 is linear in its weights: nothing is sampled, and s cancels in C. Without a bias there is no 1 / d.
-Fine-tuning follows the neural tangent kernel, and C is the last layer's part of it.
+Gradient descent moves predictions by the neural tangent kernel. C is the last layer's part of this
+kernel, normalised.
 """
 
 from __future__ import annotations

@@ -148,7 +148,7 @@ def as_examples(X: np.ndarray, integers: bool) -> torch.Tensor:
 
 
 def _with_casts(factory: ModuleFactory, X: Any) -> ModuleFactory:
-    """The factory; `casts` is set if X passes in the module's own dtypes and not in float32."""
+    """The factory; with `casts` if the module fails on X in float32 and not in its own dtypes."""
 
     def passes(module: nn.Module) -> bool:
         module.cpu().eval()

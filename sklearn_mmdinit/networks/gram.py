@@ -44,14 +44,14 @@ _ELEMENTWISE = (
 )
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
-# Size of a chunk for one thread: numbers of its widest activations. A chunk then fills a core's
-# cache, and its products still run at full rate. The paper's step has 12 chunks; 16 take 2 %
-# longer.
+# A chunk is what one thread computes at a time. Its widest layer has this many activations: they
+# fill a core's cache, and products still run at full rate. The paper's step has 12 chunks; 16 take
+# 2 % longer.
 _NUMBERS_IN_CACHE = 275_000
 _ARRAYS_A_LAYER = 3  # normals, outputs and activations
 # Weights are drawn directly if a layer has at least this many rows for each of its inputs and its
-# bias. This takes a third to a tenth of the time. 1 would be faster too, but would change numbers
-# that tests compare with.
+# bias. This takes a third to a tenth of the time. The value 1 would save time in more layers, but
+# change the figures that tests hold.
 _MANY_ROWS = 2
 
 # A pivot below this fraction of its diagonal entry is only rounding error: its row is a linear

@@ -122,7 +122,7 @@ def plain_attention() -> Iterator[None]:
         yield
     finally:
         with _attention_lock:
-            # A fork in this block has set it to 0 already.
+            # In a process that was forked within this block it is 0 already.
             _n_plain_attention = max(_n_plain_attention - 1, 0)
             if _n_plain_attention == 0:
                 _attention.close()

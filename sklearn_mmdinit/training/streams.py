@@ -191,8 +191,9 @@ class StreamBatches:
             raise ValueError(
                 f"epoch {number + 1} of data={self.epochs.name} has only {index + 1} full "
                 f"mini-batches of {self.size} examples, and training needs at least {n_done + 1} "
-                "there: each epoch is a new pass, and an iterator ends after one. Let __iter__ of "
-                "the IterableDataset begin anew, as a generator function does, or pass max_iter=1"
+                "there. An epoch is a pass over the data, and an iterator can be passed over only "
+                "once. Let __iter__ of the IterableDataset return a new iterator each time, as a "
+                "generator function does, or pass max_iter=1"
             )
 
     def _split(self, number: int) -> Iterator[Views]:
