@@ -90,7 +90,7 @@ def test_a_file_name_is_used_once_and_is_not_of_the_standard_library():
 
 def test_importing_the_package_is_quiet_and_loads_no_extras():
     code = f"import sys, {NAME}; print(sorted(sys.modules.keys() & set(sys.argv[1:])))"
-    heavy = ["matplotlib", "numba", "polars", "pynndescent", "ray", "dask", "torch._dynamo"]
+    heavy = ["matplotlib", "numba", "polars", "pynndescent", "dask", "torch._dynamo"]
     command = [sys.executable, "-W", "error", "-c", code, *heavy]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert (done.stdout.strip(), done.stderr) == ("[]", "")

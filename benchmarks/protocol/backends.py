@@ -1,13 +1,11 @@
-"""Computes calls by joblib: in processes of this machine, or on a dask or ray cluster.
+"""Computes calls by joblib: in processes of this machine, or on a dask cluster.
 
-Every backend gives the same figures to the last digit: a call has its number of threads, and what
+Both give the same figures to the last digit: a call has its number of threads, and what
 it hands to joblib itself stays in its worker.
 """
 
 import argparse
 import importlib.util
-import logging
-import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
@@ -18,7 +16,6 @@ import joblib
 import torch
 from threadpoolctl import threadpool_limits
 
-PACKAGES = {"loky": "joblib", "dask": "distributed", "ray": "ray"}
 SECONDS_TO_CONNECT = 30  # for a scheduler to answer, and for its first worker
 
 Call = tuple[tuple[Any, ...], tuple[Any, ...]]
@@ -50,13 +47,6 @@ def from_dask(value: Any) -> Any:
     import distributed
 
     return value.result() if isinstance(value, distributed.Future) else value
-
-
-def from_ray(reference: Any) -> Any:
-    """What is in ray's store, which keeps it once on each machine."""
-    import ray
-
-    return ray.get(reference)
 
 
 def run_call(
@@ -196,60 +186,22 @@ def _dask(address: str | None, n_jobs: int) -> Iterator[Workers]:
         client.close()
 
 
-@contextmanager
-def _ray(address: str | None, n_jobs: int) -> Iterator[Workers]:
-    # Read as ray is imported: a benchmark tells nobody that it runs.
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    import ray
-    from ray.util.joblib.ray_backend import RayBackend
-
-    class StreamingRayBackend(RayBackend):  # type: ignore[misc]
-        """Ray's pool calls back as each call ends, so that results need not wait for all."""
-
-        supports_return_generator = True
-
-    joblib.register_parallel_backend("ray", StreamingRayBackend)
-    local = {"address": "local", "num_cpus": n_jobs, "include_dashboard": False}
-    try:
-        where = {"address": address} if address else local
-        ray.init(**where, log_to_driver=False, logging_level=logging.ERROR)
-    except (OSError, RuntimeError, ValueError) as error:
-        raise ClusterError(f"no ray head answers at {address}: {error}") from error
-    try:
-        nodes = [int(node["Resources"].get("CPU", 0)) for node in ray.nodes() if node["Alive"]]
-        cores = [n for n in nodes if n]
-        # A worker that dies is replaced, and its call made again.
-        actor = {"num_cpus": 1, "max_restarts": -1, "max_task_retries": -1}
-        yield Workers(
-            "ray",
-            sum(cores),
-            {"ray_remote_args": actor},
-            (len(cores), min(cores), {"ray_remote_args": actor | {"num_cpus": min(cores)}}),
-            ray.put,
-            from_ray,
-            (ray.exceptions.RayError,),
-        )
-    finally:
-        ray.shutdown()
-
-
 def add_backend_options(parser: argparse.ArgumentParser) -> None:
-    where = "processes of this machine, or a cluster"
-    parser.add_argument("--backend", choices=PACKAGES, default="loky", help=where)
-    address = "of a running cluster; without one, a cluster of --jobs workers on this machine"
+    where = "loky: processes of this machine; dask: a cluster"
+    parser.add_argument("--backend", choices=["loky", "dask"], default="loky", help=where)
+    address = "of a running dask cluster; without one, a cluster of --jobs workers on this machine"
     parser.add_argument("--address", help=address)
 
 
 def check_backend_options(options: argparse.Namespace) -> None:
-    """Raise a ValueError where the backend is not installed or takes no address."""
-    package = PACKAGES[options.backend]
-    if importlib.util.find_spec(package) is None:
+    """Raise a ValueError where dask is not installed, or an address is not for it."""
+    if options.backend == "dask" and importlib.util.find_spec("distributed") is None:
         raise ValueError(
-            f"--backend {options.backend} needs the package {package}, which is not installed: "
-            f"pip install 'sklearn-mmdinit[{options.backend}]'"
+            "--backend dask needs the package distributed, which is not installed: "
+            "pip install 'sklearn-mmdinit[dask]'"
         )
-    if options.address and options.backend == "loky":
-        raise ValueError(f"--address {options.address} is for --backend dask or ray, not for loky")
+    if options.address and options.backend != "dask":
+        raise ValueError(f"--address {options.address} is for --backend dask, not for loky")
 
 
 @contextmanager
@@ -258,6 +210,5 @@ def connected(options: argparse.Namespace) -> Iterator[Workers]:
     if options.backend == "loky":
         yield local_workers(options.jobs)
         return
-    connect = {"dask": _dask, "ray": _ray}[options.backend]
-    with connect(options.address, joblib.effective_n_jobs(options.jobs)) as workers:
+    with _dask(options.address, joblib.effective_n_jobs(options.jobs)) as workers:
         yield workers
