@@ -611,8 +611,9 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
 class MLPClassifier(NetClassifier):
     """A multi-layer perceptron that can start from learned initial weights.
 
-    A :class:`NetClassifier` whose module is an :class:`MLP`. The defaults are the fine-tuning
-    protocol of [1]_.
+    A :class:`NetClassifier` whose module is an :class:`MLP`. From fresh weights the defaults are
+    the fine-tuning protocol of [1]_; from learned weights they are those of "head-first", which
+    `fine_tuning` explains.
 
     Parameters
     ----------

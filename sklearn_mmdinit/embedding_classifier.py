@@ -34,7 +34,7 @@ _SMALLEST_SHARE = 1e-3  # added to spread labels, whose logarithm is taken
 _MASS_POWER = 0.5
 _N_ROUNDS = 12
 _WIDTH, _WALK_LENGTH = 1024, 10.0
-# A column with a larger share of the rows' squared length is told: in embeddings of an encoder
+# We warn of a column with a larger share of the rows' squared length. In embeddings of an encoder
 # every column has a small share.
 _LARGEST_SHARE, _FEWEST_COLUMNS = 0.5, 8
 

@@ -189,7 +189,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
     max_iter : int or "auto", default="auto"
         Epochs over X. "auto" without coherence: 5. "auto" with coherence: the learning rate stays
         constant until L_coh stops falling. If L_coh is then at most 0.4, the rate stays constant
-        for as many steps again. Then it falls: half as many steps as the constant part. There
+        for as many steps again. Then it falls, for half as many steps as it was constant. There
         are at least n_samples / 20 steps; this minimum is itself between 225 and 3,000. There are
         at most 1,500 steps, or the minimum if that is larger. Fewer steps may give weights that are
         worse than random ones.
@@ -202,9 +202,9 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         argument ``n_features`` without a default, it gets the number of values of an example. X may
         have any shape that the network takes. The network is converted to single precision, unless
         its ``forward`` casts X to a type of its own. Parameters that require no gradient do not
-        change. A normalization layer in evaluation mode does not change either, if the module
-        itself is in training mode. With a module, parameters that describe a perceptron must keep
-        their defaults.
+        change. To freeze the statistics of a normalization layer, put the layer in evaluation mode
+        and leave the module in training mode. With a module, parameters that describe a perceptron
+        must keep their defaults.
     activation : {"relu", "tanh", "gelu"}, default="relu"
         Non-linearity of the hidden layers.
     batch_norm : bool, default=False
@@ -285,9 +285,10 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
     coefs_, intercepts_ : list of ndarray
         Weights (n_in, n_out) and biases (n_out,) of each layer of a perceptron.
     history_ : list of dict
-        For each window that ended at "step" (or for the first steps, if none ended): means of
-        "loss", "uniformity", "degeneracy", "detachment" and "coherence", without the terms that
-        were not computed.
+        One dict for each window of steps: "step" is the step at which the window ended. The others
+        are means over the window of "loss" and of the terms that were computed: "uniformity",
+        "degeneracy", "detachment" and "coherence". If no window has ended, there is one dict for
+        all steps so far.
     loss_curve_, best_loss_ : list of float, float
         Mean loss of each window, and the lowest of them.
     embedding_ : estimator or None
@@ -599,7 +600,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
             # A copy, so that an epoch that fails or is interrupted leaves no trace.
             state = self._state.copied()
             if state.steps_in_epoch >= len(X) // config.rows_a_step:
-                state.steps_in_epoch = 0  # that epoch was over more rows
+                state.steps_in_epoch = 0  # the unfinished epoch had more rows than X
         self._train(X, coherence, config, state, state.n_ended + 1)
         return self._store(X, config, state)
 

@@ -36,9 +36,8 @@ def mmd_init_(module: nn.Module, data: Any, **params: Any) -> list[dict[str, flo
     ----------
     module : nn.Module
         Returns logits (n, n_classes). Parameters that require no gradient do not change. Running
-        statistics of normalizations become those of the data. A normalization in evaluation mode
-        does not change if the module itself is in training mode. A module on a GPU is trained
-        there.
+        statistics of normalizations become those of the data. To freeze them, put the layer in
+        evaluation mode and leave the module in training mode. A module on a GPU is trained there.
     data : array-like, Tensor, Dataset or DataLoader
         Unlabelled examples (n, ...). A Dataset or DataLoader gives tensors, or tuples whose first
         item is one.

@@ -152,7 +152,7 @@ def full_precision() -> Iterator[None]:
 @contextmanager
 def without_caller_settings() -> Iterator[None]:
     """Compute in this block in ``full_precision`` and with the process's number of threads."""
-    num_threads_when_settled()  # a new thread keeps the number that it reads here
+    num_threads_when_settled()  # fixes it in a new thread
     with full_precision():
         yield
 

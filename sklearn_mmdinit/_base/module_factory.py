@@ -129,7 +129,7 @@ def _copied(value: T, module: Any) -> T:
     """A copy of a module, or of its class's arguments, which may hold modules too."""
     name = getattr(module, "__name__", type(module).__name__)
     # torch.nn.utils.weight_norm, for example, keeps weights that it computed in a forward pass.
-    hint = "pass its class, or use norms of torch.nn.utils.parametrizations"
+    hint = "pass its class; for weight_norm use that of torch.nn.utils.parametrizations"
     with add_error_context(f"the module {name} cannot be copied; {hint}"):
         return copy.deepcopy(value)
 

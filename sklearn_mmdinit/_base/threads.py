@@ -66,8 +66,8 @@ def _set_num_threads_here(n: int) -> None:
 def num_threads_when_settled() -> int:
     """How many threads PyTorch uses in the calling thread.
 
-    Waits until no other thread is changing its number. A thread keeps the number that it reads
-    first.
+    Waits until no other thread is changing its number: PyTorch fixes a thread's number when that
+    thread first asks for it.
     """
     with _setting_lock:
         return torch.get_num_threads()

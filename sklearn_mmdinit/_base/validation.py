@@ -176,7 +176,7 @@ def check_widths(value: Any) -> tuple[int, ...]:
 
 
 def finite_array(name: str, values: Any) -> np.ndarray:
-    """The values in float64; a ValueError if one is no number, NaN or infinite."""
+    """The values in float64; a ValueError if one is NaN, infinite or not a number."""
     try:
         array = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:

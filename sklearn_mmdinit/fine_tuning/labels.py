@@ -201,7 +201,8 @@ def class_weights(
     # mistake only if y, in turn, has a class that the dict lacks.
     if unknown and (missing := [label for label in labels if label not in class_weight]):
         raise ValueError(
-            f"class_weight names {unknown}, which y lacks, and not {missing}; y has {labels}"
+            f"class_weight names {unknown}, which are not in y, and it does not name {missing}; "
+            f"the classes of y are {labels}"
         )
     return np.array([float(class_weight.get(label, 1.0)) for label in labels])
 

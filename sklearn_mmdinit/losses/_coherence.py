@@ -87,7 +87,7 @@ def _directions(H: torch.Tensor, n_classes: int | None) -> torch.Tensor:
     if n_classes is not None:
         G = torch.nn.functional.pad(G, (0, 1), value=1.0 / math.sqrt(n_classes))
     variance = G.square().sum(dim=1, keepdim=True)
-    # Needed without a bias alone: a bias makes the variance at least 1 / d.
+    # Needed only if there is no bias: with a bias the variance is at least 1 / d.
     if n_classes is None:
         variance = torch.maximum(variance, _LEAST * variance.detach().mean() + _LEAST**2)
     # If squares overflow float32 this gives NaN, which the training reports; rsqrt would give 0.

@@ -57,8 +57,8 @@ _MANY_ROWS = 2
 # A pivot below this fraction of its diagonal entry is only rounding error: its row is a linear
 # combination of the rows before it. Products of a few hundred float32 terms are good to about 1e-6.
 _PIVOT_TOLERANCE = 4e-6
-# This fraction of its diagonal is added to a singular C, or a larger one if there are many rows:
-# it must be larger than the rounding errors of pivots, which grow with the number of rows.
+# This fraction of its diagonal is added to a singular C. With many rows the fraction is larger: it
+# must exceed the rounding errors of pivots, which grow with the number of rows.
 _RIDGE = 1e-5
 # Added for rows of zeros: a fraction of the largest diagonal entry, and an absolute amount.
 _LEAST = 1e-10, 1e-30

@@ -41,7 +41,7 @@ _Pullback = Callable[[torch.Tensor], torch.Tensor]
 def pretraining_mode_(module: nn.Module) -> None:
     """Switch dropout and sparse gradients off; let normalizations use the mini-batch.
 
-    A normalization in evaluation mode stays so, if the module itself is in training mode.
+    In a module in training mode, a normalization in evaluation mode stays so: its user froze it.
     """
     dense_gradients_(module)
     norms = [

@@ -165,8 +165,8 @@ class StreamBatches:
     integers: bool  # whether the module takes integers
     seed: int  # of the augmentation
     augmentation: Augmentation | None
-    # Number of steps of the last pass, from the training's state. Before training it is 0, and an
-    # estimate replaces it until the first pass reaches its last mini-batch.
+    # Steps of an epoch, at first from the training's state. An estimate from the loader's length
+    # replaces a 0, and each pass corrects it.
     steps_an_epoch: float
 
     def __post_init__(self) -> None:
