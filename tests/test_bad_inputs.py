@@ -396,6 +396,15 @@ for call in (initializer, first_step, FITTED.score, eight, features, classifier(
     table(call, ("X", (TensorDataset(torch.zeros(8, 4)), iter(X)), TypeError, "Dataset"))
     table(call, ("X", {r"dim 3|\(4, 1\)": np.zeros((8, 4, 1))}, ValueError))
 table(in_place, *(("data", *row) for row in ROWS))
+SPOILT = np.where((np.arange(24) == 5)[:, None] & (np.arange(4) > 1), [0, 0, NAN, INF], X)
+FRAME = pd.DataFrame(SPOILT, columns=[*"abcd"])
+table(
+    initializer,
+    ("X", {"row 5, column 2": SPOILT, "row 5, column 3": SPOILT[:, [0, 1, 1, 3]]}, ValueError),
+    ("X", (FRAME, FRAME.convert_dtypes()), ValueError, "row 5, column 'c'"),
+)
+flat = nn.Sequential(nn.Flatten(), nn.Linear(4, 2))
+table(of_module, ("X", (SPOILT[..., None],), ValueError, r"row 5, at index \[2, 0\]"), module=flat)
 table(partial(diagnostics.dead_neuron_ratio, FITTED), *(("X", *row) for row in ROWS))
 table(FITTED.score, ("X", (np.where(X > 0, 3e38, -3e38),), ValueError, "loss|finite"))
 table(coherence(n_neighbors=5).score, ("X", (X[:4],), ValueError, "n_neighbors=5"))

@@ -15,6 +15,7 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 import psutil
 from scipy.sparse import issparse, vstack
+from sklearn.utils import gen_batches
 
 # Private in scikit-learn, which is why no other file imports it.
 from sklearn.utils._param_validation import (
@@ -288,6 +289,19 @@ def _why_no_number(value: Any) -> ValueError | TypeError | None:
     return None
 
 
+def _not_finite(X: Any) -> Iterator[tuple[int, ...]]:
+    """The indices of values of dense X (n, ...) that are no finite numbers."""
+    X = np.zeros(0) if issparse(X) else np.asarray(X)
+    if X.ndim < 2:
+        return
+    if X.dtype.kind == "f":
+        for rows in gen_batches(len(X), _N_ROWS_SAMPLED):  # X may be a memory map
+            for row, *at in np.argwhere(~np.isfinite(X[rows])).tolist():
+                yield rows.start + row, *at
+    elif X.dtype.kind == "O":
+        yield from (at for at, value in np.ndenumerate(X) if _why_no_number(value) is not None)
+
+
 def joined(parts: Sequence[Any]) -> Any:
     """Rows of several arrays, dense or CSR."""
     return vstack(parts, format="csr") if any(map(issparse, parts)) else np.concatenate(parts)
@@ -317,6 +331,16 @@ def examples_checked(
     try:
         # Not dtype="numeric", which judges columns by their types, not by their values.
         checked = validate_data(estimator, X, y, dtype=None, **options)
+    except ValueError as error:
+        for row, *at in _not_finite(X):
+            column = X.columns[at[0]] if hasattr(X, "columns") else at[0]
+            place = f"column {column!r}" if len(at) == 1 else f"at index {at}"
+            error.add_note(
+                f"The first value of X that is no finite number is in row {row}, {place}; rows and "
+                "columns count from 0"
+            )
+            break
+        raise
     except TypeError:
         if hasattr(X, "columns"):  # the columns may have no common type
             _as_numbers(np.asarray(X, dtype=object), X.columns)
