@@ -199,12 +199,29 @@ def test_views_are_told_from_labels():
     nested = DataLoader([((a, b), 0) for a, b in zip(*views, strict=True)], 16)
     assert_same(learned(nested, **coherent), expected)
     one = learned(DataLoader(TensorDataset(views[0]), 16))
-    for others in (views[1:], [torch.zeros(64)], [torch.zeros(64, 1, 8, 8).long()]):
+    for others in ([torch.zeros(64)], [torch.zeros(64, 1, 8, 8).long()]):
         assert_same(learned(DataLoader(TensorDataset(views[0], *others), 16)), one)
     graph = learned(views[0], **coherent)  # one view each, whose neighbours are pairs
     assert_same(
         learned(DataLoader(TensorDataset(views[0], torch.zeros(64)), 16), **coherent), graph
     )
+
+
+@pytest.mark.parametrize(
+    ("n_views", "params", "words"),
+    [(2, {}, "one is used; pass coherence='auto'"), (3, {"coherence": "auto"}, "two are used")],
+    ids=["a second without coherence", "a third"],
+)
+def test_views_that_are_not_used_have_a_warning(n_views, params, words):
+    views = [noisy(IMAGES) for _ in range(n_views)]
+    nested = DataLoader([(pair, 0) for pair in zip(*views, strict=True)], 16)
+    params = params | {"max_iter": 1}
+    expected = learned(DataLoader(TensorDataset(*views[:-1]), 16), **params)
+    for loader in (DataLoader(TensorDataset(*views), 16), nested):
+        with pytest.warns(UserWarning, match=f"gives {n_views} views .*{words}") as caught:
+            found = learned(loader, **params)
+        assert len(caught) == 1
+        assert_same(found, expected)
 
 
 def test_a_second_view_of_another_kind_has_a_warning_where_pairs_are_wanted():
@@ -353,6 +370,12 @@ REFUSED = {
         "must give tensors.*got None.*collate_fn",
     ),
     "one example": (DataLoader(IMAGES), {}, ValueError, "mini-batches of one example.*DataLoader"),
+    "an incomplete mini-batch": (
+        DataLoader(IMAGES, 100, drop_last=True),
+        {},
+        ValueError,
+        "no examples: drop_last=True .*batch_size=100",
+    ),
     "NaN": (DataLoader(IMAGES * np.nan, 16), {}, ValueError, "NaN"),
     "views": (DataLoader([[[IMAGES[0], IMAGES[0, 0]]]], 1), {}, ValueError, "one shape and dtype"),
     "no loader": (TWO, {"coherence": "auto"}, ValueError, r"DataLoader\(data, 256, shuffle=True"),

@@ -54,7 +54,13 @@ class LoaderEpochs:
             if n_rows >= _FIRST_ROWS or n_numbers >= _FIRST_NUMBERS:
                 break
         if not n_rows:
-            raise ValueError(f"data={name} cannot be read: it gives no examples")
+            hint = ""
+            if getattr(loader, "drop_last", False):
+                hint = (
+                    ": drop_last=True drops a mini-batch of fewer than batch_size="
+                    f"{loader.batch_size} examples; pass drop_last=False or a smaller batch_size"
+                )
+            raise ValueError(f"data={name} cannot be read: it gives no examples{hint}")
         first = self._read[0]
         self.size, self.has_pairs = len(first[0]), len(first) == 2
         if self.n_rows == UNKNOWN:  # the first pass has not ended
@@ -87,11 +93,14 @@ class LoaderEpochs:
                 batches = iter(self._loader) if batches is None else batches
                 if (item := next(batches, _END)) is _END:
                     break
-                views = _views_of(item)
+                given = _views_of(item)
+                views = given[: 2 if self._pairs_wanted else 1]
                 first = views if first is None else first
                 _check_alike(views, first)
-            if self._pairs_wanted and epoch == number == 0:
-                _warn_if_views_differ(item, self.name)
+            if epoch == number == 0:
+                _warn_if_not_used(len(given), len(views), self.name)
+                if self._pairs_wanted:
+                    _warn_if_views_differ(item, self.name)
             n_rows += len(views[0])
             yield views
         self.n_rows = n_rows
@@ -104,7 +113,7 @@ def rows_of(examples: torch.Tensor) -> np.ndarray:
 
 
 def _views_of(item: Any) -> Views:
-    """The view or views in what a loader gives: x, (x, labels), (a, b), ((a, b), labels)."""
+    """The views in what a loader gives: x, (x, labels), (a, b), ((a, b), labels)."""
     first, *others = item if isinstance(item, tuple | list) and item else [item]
     nested = isinstance(first, tuple | list) and bool(first)
     if nested:
@@ -117,14 +126,28 @@ def _views_of(item: Any) -> Views:
             f"data must give tensors, or tuples whose first item is a tensor, got {kind}"
         )
     views = [first.detach()]
-    for other in others[:1]:
+    for other in others:
         is_view = isinstance(other, torch.Tensor) and other.shape == first.shape
         if is_view and other.dtype == first.dtype and first.ndim > 1:
             views.append(other.detach())
-        elif nested:
+            continue
+        if nested and len(views) == 1:
             got = f"{tuple(first.shape)} and {tuple(getattr(other, 'shape', ()))}"
             raise ValueError(f"two views of an example must have one shape and dtype, got {got}")
+        break
     return tuple(views)
+
+
+def _warn_if_not_used(n_given: int, n_used: int, name: str) -> None:
+    """Warn if a loader gives more views than are used."""
+    if n_given > n_used:
+        used, hint = "one is", "pass coherence='auto' to use two, or leave the others out"
+        if n_used == 2:
+            used, hint = "two are", "leave the others out, or let the data draw (a, b) from them"
+        warn_user(
+            f"data={name} gives {n_given} views of each example, tensors of one shape and dtype, "
+            f"and only the first {used} used; {hint}"
+        )
 
 
 def _warn_if_views_differ(item: Any, name: str) -> None:
@@ -198,9 +221,8 @@ class StreamBatches:
 
     def _split(self, number: int) -> Iterator[Views]:
         for views in self.epochs.of(number):
-            kept = views if self.config.coherence else views[:1]
-            for start in range(0, len(kept[0]) - self.size + 1, self.size):
-                yield tuple(view[start : start + self.size] for view in kept)
+            for start in range(0, len(views[0]) - self.size + 1, self.size):
+                yield tuple(view[start : start + self.size] for view in views)
 
     def _examples(self, views: Any, step: int, device: torch.device) -> torch.Tensor:
         """A mini-batch on the device, augmented, in the type that the module takes."""
