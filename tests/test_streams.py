@@ -357,6 +357,8 @@ def once():
 
 
 TWO = TensorDataset(IMAGES, IMAGES)
+NOT_FINITE = IMAGES.clone()
+NOT_FINITE[37, 0, 3, 4] = torch.nan
 REFUSED = {
     "a generator": ((x for x in IMAGES.split(16)), {}, TypeError, "got generator; pass a DataLo"),
     "an iterator": (iter(DataLoader(IMAGES, 16)), {}, TypeError, "iterator, which ends after one"),
@@ -376,7 +378,13 @@ REFUSED = {
         ValueError,
         "no examples: drop_last=True .*batch_size=100",
     ),
-    "NaN": (DataLoader(IMAGES * np.nan, 16), {}, ValueError, "NaN"),
+    "NaN": (DataLoader(NOT_FINITE, 16), {}, ValueError, "epoch 1 gives NaN.* 2, example 5"),
+    "infinity in the second epoch": (
+        DataLoader(Stream(lambda epoch: IMAGES if epoch == 0 else NOT_FINITE / 0), 16),
+        {},
+        ValueError,
+        "epoch 2 gives NaN, infinity.* mini-batch 0, example 0",
+    ),
     "views": (DataLoader([[[IMAGES[0], IMAGES[0, 0]]]], 1), {}, ValueError, "one shape and dtype"),
     "no loader": (TWO, {"coherence": "auto"}, ValueError, r"DataLoader\(data, 256, shuffle=True"),
     "a graph": (

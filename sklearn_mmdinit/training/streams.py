@@ -97,6 +97,7 @@ class LoaderEpochs:
                 views = given[: 2 if self._pairs_wanted else 1]
                 first = views if first is None else first
                 _check_alike(views, first)
+                _check_finite(views, epoch, number, n_rows)
             if epoch == number == 0:
                 _warn_if_not_used(len(given), len(views), self.name)
                 if self._pairs_wanted:
@@ -164,6 +165,22 @@ def _warn_if_views_differ(item: Any, name: str) -> None:
             "because two views of an example must have one shape and dtype; resize or convert the "
             "second, or leave it out if it is no view"
         )
+
+
+def _check_finite(views: Views, epoch: int, number: int, n_before: int) -> None:
+    """Raise a ValueError that names the first example with values not finite in float32."""
+    for view in views:
+        # Reading a number from a GPU would wait for its steps. There a loss of NaN ends training.
+        if not (view.is_floating_point() and view.device.type == "cpu" and view.numel()):
+            continue
+        rows = rows_of(view).reshape(len(view), -1)
+        if not np.isfinite([rows.min(), rows.max()]).all():  # faster than isfinite of all
+            place = int(np.isfinite(rows).all(axis=1).argmin())
+            raise ValueError(
+                f"epoch {epoch + 1} gives NaN, infinity or a number too large for float32 in "
+                f"mini-batch {number}, example {place}, which is example {n_before + place} of the "
+                "epoch; these count from 0. Mend or leave out such examples in the Dataset"
+            )
 
 
 def _check_alike(views: Views, first: Views) -> None:
