@@ -32,6 +32,9 @@ def mmd_init_(module: nn.Module, data: Any, **params: Any) -> list[dict[str, flo
     ``MMDInitializer(module=module, **params).fit(data).to_module()``. Its mode, its hooks and
     ``requires_grad`` of its parameters do not change. After an error the module is unchanged.
 
+    The module holds the result, and the function returns the history: keep the weights by
+    ``torch.save(module.state_dict(), path)``, or train the module on.
+
     Parameters
     ----------
     module : nn.Module

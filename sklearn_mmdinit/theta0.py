@@ -511,7 +511,10 @@ def save_theta0(path: str | os.PathLike[str], source: Any) -> None:
         kind = type(source).__name__
         hint = ""
         if isinstance(source, nn.Module):
-            hint = "; pass MMDInitializer(module=module, max_iter=0).fit(X), with its weights"
+            hint = (
+                "; torch.save(module.state_dict(), path) keeps its weights. For a theta0 pass "
+                "MMDInitializer(module=module, max_iter=0).fit(X), which begins at them"
+            )
         raise TypeError(f"source must be a Theta0 or a fitted estimator, got {kind}{hint}")
     metadata = {_KEY: theta0.architecture.to_json()}
     if theta0.gain:

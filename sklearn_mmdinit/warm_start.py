@@ -19,19 +19,24 @@ from torch import nn
 
 from ._base.mlp import MLP, PERCEPTRON_DEFAULTS
 from ._base.module_factory import ModuleFactory, factory_of_initializer
-from ._base.validation import add_error_context, inside_another, joined, warn_user
+from ._base.validation import add_error_context, inside_another, joined, shortened, warn_user
 from .fine_tuning.head import SkipConnection, can_be_fitted
 from .networks.builder import fresh_theta0, module_to_train, takes_integers
 from .theta0 import Architecture, Theta0, load_theta0, set_theta0_, theta0_in
 
 _VALID = (
-    "None, 'auto', 'pipeline', an initializer (not its class), a Theta0 (a fitted classifier has "
-    "one as theta0_) or the path of a .safetensors file"
+    "None, 'auto', 'pipeline', an initializer such as MMDInitializer() (not its class), a Theta0 "
+    "(a fitted classifier has one as theta0_) or the path of a .safetensors file"
 )
 _LOST_BY = (
     "Any step between the initializer and the classifier loses it, and so do a FeatureUnion or a "
     "ColumnTransformer around the initializer, set_output(transform='pandas') and slicing; pass "
     "the initializer as warm_start_from instead"
+)
+_NO_INITIALIZER = (
+    "No step before this classifier is an initializer with output='passthrough'; write "
+    "make_pipeline(StandardScaler(), MMDInitializer(), classifier), or pass an initializer as "
+    "warm_start_from"
 )
 
 
@@ -158,9 +163,11 @@ def find_source(warm_start_from: Any, X: Any) -> Any:
         return None
     if isinstance(warm_start_from, str) and warm_start_from in ("auto", "pipeline"):
         theta0 = attached_theta0(X)
-        is_needed = warm_start_from == "pipeline" or isinstance(X, Theta0Array)
-        if theta0 is None and (is_needed or _follows_initializer()):
-            raise ValueError(f"X ({type(X).__name__}) carries no theta0. {_LOST_BY}")
+        if theta0 is None:
+            was_lost = isinstance(X, Theta0Array) or _follows_initializer()
+            if was_lost or warm_start_from == "pipeline":
+                reason = _LOST_BY if was_lost else _NO_INITIALIZER
+                raise ValueError(f"X ({type(X).__name__}) carries no theta0. {reason}")
         return theta0
     if is_initializer(warm_start_from):
         if isinstance(warm_start_from, FrozenEstimator) and theta0_in(warm_start_from) is None:
@@ -171,7 +178,10 @@ def find_source(warm_start_from: Any, X: Any) -> Any:
     if isinstance(warm_start_from, os.PathLike) or str(warm_start_from).endswith(".safetensors"):
         return load_theta0(warm_start_from)
     error = ValueError if isinstance(warm_start_from, str) else TypeError
-    raise error(f"warm_start_from must be {_VALID}; got {warm_start_from!r}")
+    hint = ""
+    if isinstance(warm_start_from, nn.Module | list):
+        hint = ". After mmd_init_(net, X) write NetClassifier(net), which starts from its weights"
+    raise error(f"warm_start_from must be {_VALID}; got {shortened(repr(warm_start_from))}{hint}")
 
 
 def _follows_initializer() -> bool:

@@ -243,6 +243,8 @@ table(
     ("warm_start_from", ("x",), ValueError),
     ("warm_start_from", (0.5, True, mm.MMDInitializer, mm.MLPClassifier((3,))), TypeError),
     ("warm_start_from", (FrozenEstimator(mm.MMDInitializer()),), NotFittedError),
+    ("warm_start_from", (nn.Linear(4, 2), [{"loss": 1.0}]), TypeError, r"NetClassifier\(net\)"),
+    ("warm_start_from", ("pipeline",), ValueError, r"make_pipeline\(.*MMDInitializer\(\)"),
     ("criterion iterator_train", ("x",), TypeError),
     ("criterion", (nn.NLLLoss,), ValueError),
     ("criterion__weight", (torch.ones(3),), RuntimeError, "weight tensor"),
@@ -456,7 +458,12 @@ of_tanh = initializer(activation="tanh")
 table(of_tanh.theta0_.with_gain, ("factors", ((2.0,),), ValueError, "gain"))
 table(mm.load_theta0, ("path", NO_PATHS, TypeError))
 table(mm.save_theta0, ("path", NO_PATHS, TypeError), source=FITTED)
-table(mm.save_theta0, ("source", (mm.MMDInitializer(),), TypeError), path="x.safetensors")
+table(
+    mm.save_theta0,
+    ("source", (mm.MMDInitializer(),), TypeError),
+    ("source", (nn.Linear(4, 2),), TypeError, r"torch\.save\(module\.state_dict\(\), path\)"),
+    path="x.safetensors",
+)
 table(
     loaded,
     ("module", (NESTED, DEEP, CALLED, WIDER, "x", ""), ValueError, r"a\.safetensors"),
