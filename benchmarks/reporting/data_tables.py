@@ -94,8 +94,8 @@ def _gains(results: Results) -> Table:
     """A row for each other method, in the same order."""
     accuracies = means_of(results)
     title = (
-        f"`{LINE}` minus each method, in points: mean over the sets with its 95% t interval over "
-        "sets. The difference on a set is the mean over its draws of the labels"
+        f"How many points `{LINE}` is above each method. On each set differences are averaged over "
+        "the draws of the labels. The table has the mean over the sets and its 95% t interval"
     )
     if LINE not in accuracies:
         return Table(title, pd.DataFrame())
