@@ -1,6 +1,7 @@
 """Augmentations of images and tables, and features of images for the search of neighbours.
 
-Images are flat rows, or have the axes channels, height and width, or height, width and channels.
+Images are flat rows, or have the axes height and width, channels, height and width, or height,
+width and channels.
 """
 
 from __future__ import annotations
@@ -41,10 +42,11 @@ def _image_shape(X: np.ndarray, image_shape: Any) -> tuple[int, int, int]:
     elif len(shape) == 2:
         shape = 1, *shape
     valid = len(shape) == 3 and all(isinstance(side, int) and side > 0 for side in shape)
-    if not (valid and row_shape in (shape, (math.prod(shape),))):
+    fits = valid and (shape in (row_shape, (1, *row_shape)) or row_shape == (math.prod(shape),))
+    if not fits:
         hint = (
             "give (height, width), (channels, height, width) or (height, width, channels), or None "
-            "for square images of one channel and for rows that have three axes already"
+            "for square images of one channel and for rows that have two or three axes already"
         )
         raise ValueError(f"{image_shape=} does not fit rows of shape {row_shape}: {hint}")
     return shape
@@ -98,9 +100,9 @@ class RandomAffine(BaseEstimator):
         Whether to exchange left and right of each image with probability 1/2.
     image_shape : tuple of int or None, default=None
         Shape of the image in a flat row: (height, width), (channels, height, width) or (height,
-        width, channels). None: a square of one channel. It is not needed if X has images with three
-        axes. The last axis counts channels if it has at most 4 values and the first has more; else
-        the first axis does.
+        width, channels). None: a square of one channel. It is not needed if X has images with two
+        axes, height and width, or three. The last of three axes counts channels if it has at most 4
+        values and the first has more; else the first axis does.
 
     See Also
     --------
@@ -145,7 +147,7 @@ class RandomAffine(BaseEstimator):
 
     @without_caller_settings()
     def __call__(self, X: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Return images X (n, n_pixels), or (n, ...) with three axes, changed at random.
+        """Return images X (n, n_pixels), or (n, ...) with two or three axes, changed at random.
 
         X is of float32 or float64, on any scale; the result has its shape and type.
         """
@@ -286,7 +288,7 @@ class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     image_shape_ : tuple of int
         Channels, height and width.
     n_features_in_ : int
-        Number of values of a flat row, or the length of the first of an image's three axes.
+        Number of values of a flat row, or the length of an image's first axis.
     feature_names_in_ : ndarray of str
         Names of the columns, if ``fit`` got any.
 
@@ -334,7 +336,7 @@ class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         Parameters
         ----------
         X : array-like of shape (n, n_pixels) or (n, ...)
-            Images, flat or with three axes, on any scale.
+            Images, flat or with two or three axes, on any scale.
         y : object, default=None
             Ignored, present by convention.
         """

@@ -188,13 +188,18 @@ def changed_by(change, X, **params):
 @pytest.mark.parametrize("change", [OrientedGradients, RandomAffine])
 def test_flat_rows_hold_the_image_that_is_said(change):
     def made(X, **params):
-        return changed_by(change, X, **params).reshape(len(X), -1)
+        changed = changed_by(change, X, **params)
+        assert change is OrientedGradients or changed.shape == X.shape
+        return changed.reshape(len(X), -1)
 
     X = images(5, 3, 4, 6)
     flat = made(X.reshape(5, -1), image_shape=(3, 4, 6))
     np.testing.assert_array_equal(flat, made(X))
     one = made(X[:, 0].reshape(5, -1), image_shape=[4, 6])
     np.testing.assert_array_equal(one, made(X[:, :1]))
+    # Height and width alone are one channel.
+    for params in ({}, {"image_shape": (4, 6)}):
+        np.testing.assert_array_equal(made(X[:, 0], **params), one)
     X = images(5, 1, 6, 6)  # squares need no shape
     np.testing.assert_array_equal(made(X.reshape(5, -1)), made(X))
     with pytest.raises(ValueError, match=r"\(3, 6, 6\), or \(6, 6, 3\) as PIL"):
