@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import re
 from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any, ClassVar
@@ -29,6 +28,7 @@ from ._base.validation import (
     integers,
     is_auto,
     numbers,
+    repr_without_address,
 )
 from .graph.edges import check_graph, is_matrix, neighbor_graph, on_read_only, seed_
 from .graph.neighbors import count_distinct
@@ -247,8 +247,7 @@ def _as_text(name: str, value: Any) -> str:
     if theta0 is not None:
         value = dict(theta0.arrays)
     elif isinstance(value, nn.Module):
-        # An address in a text would differ between processes.
-        value = (re.sub(" at 0x[0-9a-f]+", "", repr(value)), arrays_of(value))
+        value = (repr_without_address(value), arrays_of(value))
     elif isinstance(value, BaseEstimator) and not isinstance(value, FrozenEstimator):
         return type(value).__name__
     if (text := _hash(value)) is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import math
-import re
 from dataclasses import replace
 from numbers import Integral
 from pathlib import Path
@@ -887,13 +886,9 @@ def _warn_if_an_epoch_is_short(config: Config, n_rows: int) -> None:
 
 def _check_same_network(before: Architecture, now: Architecture) -> None:
     """Raise a ValueError if the network is not the one that a warm start goes on from."""
-    described = [
-        # Functions have an address in their repr, which differs in another process.
-        {name: re.sub(" at 0x[0-9a-f]+", "", str(value)) for name, value in both.items()}
-        for both in (dict(each.parameters) | vars(each) for each in (before, now))
-    ]
-    for name, value in described[1].items():
-        if value != (first := described[0].get(name)):
+    described, described_now = (dict(each.parameters) | vars(each) for each in (before, now))
+    for name, value in described_now.items():
+        if value != (first := described.get(name)):
             raise ValueError(
                 f"warm_start=True goes on from the theta0 of a network whose {name} is {first}, "
                 f"and now it is {value}: keep the network, or pass warm_start=False to begin anew"

@@ -76,7 +76,8 @@ class Architecture:
     module : str
         Qualified name of the module's class.
     parameters : tuple of (str, str)
-        Name and ``repr`` of each argument of the class; empty if the module was an instance.
+        Name and ``repr`` of each argument of the class, without addresses in memory; empty if the
+        module was an instance.
     input_shape : tuple of int
         Shape of one example.
     n_classes : int

@@ -257,6 +257,34 @@ def test_the_same_rows_in_another_layout_are_the_same_training(same, path):
         tiny(max_iter=1, checkpoint=path).fit(same(rows))
 
 
+class Cosine:
+    """Its repr has an address, which differs between objects as it does between processes."""
+
+    def __call__(self, x):
+        return x.cos()
+
+
+class Waves(torch.nn.Sequential):
+    def __init__(self, n_features, wave):
+        super().__init__(torch.nn.Linear(n_features, 4), torch.nn.Linear(4, 2))
+        self.wave = wave
+
+    def forward(self, x):
+        return self[1](self.wave(self[0](x)))
+
+
+def test_addresses_in_memory_do_not_tell_trainings_apart(path):
+    waves = Cosine(), Cosine()
+    assert repr(waves[0]) != repr(waves[1])
+    params = {"module": Waves, "n_perturbations": 4, **SMALL, "warm_start": True}
+    one, other = (MMDInitializer(**params, module__wave=w, checkpoint=path) for w in waves)
+    one.fit(X)
+    with at_most(0):
+        assert_same_fit(other.fit(X), one)
+    # A warm start from what was learned in another process.
+    pickle.loads(pickle.dumps(one)).set_params(checkpoint=None, module__wave=waves[1]).fit(X)
+
+
 @pytest.mark.parametrize("function", [lambda rows, rng: rows, partial(lambda rows, rng: rows)])
 def test_a_checkpoint_needs_functions_that_have_a_name(function, path):
     init = tiny(coherence=coherence(augmentation=function), max_iter=1, checkpoint=path)

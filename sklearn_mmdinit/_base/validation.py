@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import sys
 import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -97,6 +98,11 @@ def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
 def shortened(text: str, most: int = 300) -> str:
     """A text for a message; a long one is cut."""
     return text if len(text) <= most else f"{text[:most]}... ({len(text):,} characters)"
+
+
+def repr_without_address(value: Any) -> str:
+    """The repr of a value, without addresses in memory, which differ between processes."""
+    return re.sub(" at 0x[0-9a-fA-F]+", "", repr(value))
 
 
 def check_fits_in_memory(n_numbers: float, what: str) -> None:
