@@ -746,8 +746,8 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         parameters = self.get_params(deep=False)
         kept = {name: parameters[name] for name in _OF_THE_NETWORK}
         kept |= {name: v for name, v in parameters.items() if name.startswith("module__")}
-        embedding = getattr(coherence, "embedding", None)
-        return kept | {"embedding": repr(embedding), "terms of the loss": config.term_names}
+        embedding = checks.repr_without_address(getattr(coherence, "embedding", None))
+        return kept | {"embedding": embedding, "terms of the loss": config.term_names}
 
     def _check_unchanged(self, coherence: Coherence | None, config: Config) -> None:
         now, before = self._unchangeable(coherence, config), self._begun_with

@@ -19,7 +19,7 @@ from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from torch import nn
 
 from helpers import SAME_DRAWS, seeded
@@ -66,6 +66,23 @@ def test_fit_is_max_iter_times_partial_fit_in_other_processes(batch_norm, window
     assert_same_fit(epochs, fitted)
     # Not only the best so far: where the next epoch starts is the same too.
     assert_same_fit(epochs.partial_fit(X), fitted.partial_fit(X))
+
+
+class Halves:
+    """Its repr has an address."""
+
+    def __call__(self, X):
+        return X[:, ::2]
+
+
+def test_partial_fit_goes_on_where_an_embedding_has_another_address(X):
+    coherence = Coherence(embedding=FunctionTransformer(Halves()), n_neighbors=5, batch_size=BATCH)
+    init = tiny(coherence=coherence).partial_fit(X)
+    other = pickle.loads(pickle.dumps(init))
+    assert repr(other.coherence.embedding) != repr(coherence.embedding)
+    assert_same_fit(other.partial_fit(X), init.partial_fit(X))
+    with pytest.raises(ValueError, match=r"embedding is now 'PCA"):
+        other.set_params(coherence__embedding=PCA()).partial_fit(X)
 
 
 class Gated(nn.Module):
