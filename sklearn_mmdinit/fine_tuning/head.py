@@ -57,7 +57,11 @@ def body_of(module: nn.Module) -> nn.Module:
 
 
 def linear_head(
-    H: np.ndarray, y: np.ndarray, weights: np.ndarray | None, n_classes: int
+    H: np.ndarray,
+    y: np.ndarray,
+    weights: np.ndarray | None,
+    n_classes: int,
+    fit_intercept: bool = True,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Weights (n_classes, n_units) and biases (n_classes,) of a logistic regression on H (n, ...).
 
@@ -69,7 +73,8 @@ def linear_head(
         # a regression. Repeating each row four times, with a quarter of C, is the same problem.
         H, y, C = np.repeat(H, 4, axis=0), np.repeat(y, 4), C / 4
         weights = None if weights is None else np.repeat(weights, 4)
-    model = LogisticRegression(C=C, max_iter=_MAX_ITER).fit(H, y, sample_weight=weights)
+    model = LogisticRegression(C=C, fit_intercept=fit_intercept, max_iter=_MAX_ITER)
+    model.fit(H, y, sample_weight=weights)
     coef, intercept = model.coef_, model.intercept_
     if len(model.classes_) == 2:  # one logit, which is the difference of two
         coef, intercept = np.r_[-coef, coef] / 2, np.r_[-intercept, intercept] / 2
@@ -109,12 +114,13 @@ def fit_head_(net: Net, head: str, rows: Rows, seed: int) -> None:
         *(part / length for part, length in zip(row, lengths[1:], strict=True)),
     ]
     weights = None if rows.weights is None else rows.weights.numpy()[drawn]
-    W, b = linear_head(np.concatenate(scaled, axis=1), y, weights, last.out_features)
+    features, has_bias = np.concatenate(scaled, axis=1), last.bias is not None
+    W, b = linear_head(features, y, weights, last.out_features, fit_intercept=has_bias)
     widths = np.cumsum([part.shape[1] for part in scaled])[:-1]
     of_parts = np.split(W, widths, axis=1)
     for layer, part, length in zip(layers, of_parts, lengths, strict=True):
         _set_(layer, "weight", part / length)
-    if last.bias is not None:
+    if has_bias:
         _set_(last, "bias", b)
 
 

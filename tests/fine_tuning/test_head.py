@@ -11,6 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import normalize
 from torch import nn
 
+from helpers import seeded
 from nets import Conv, digit_images
 from sklearn_mmdinit import MLPClassifier, MMDInitializer, NetClassifier
 
@@ -47,6 +48,17 @@ def test_the_last_layer_is_a_logistic_regression(n_classes, skip, data, init):
     fitted = regression(np.concatenate([normalize(hidden), *row], axis=1), y)
     expected = fitted.predict_proba(np.concatenate([of_length_one(hidden), *row], axis=1))
     clf = MLPClassifier(warm_start_from=initializer, skip_connection=skip, **HEAD_ALONE)
+    np.testing.assert_allclose(clf.fit(X, y).predict_proba(X), expected, atol=2e-3)
+
+
+def test_a_last_layer_without_bias_is_a_regression_without_intercept(data):
+    X, y = data[0], np.arange(150) % 10 == 0
+    net = nn.Sequential(*seeded(lambda: (nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2, bias=False))))
+    clf = NetClassifier(net, **HEAD_ALONE)
+    with torch.no_grad():
+        H = net[:2](torch.from_numpy(X)).numpy()
+    fitted = LogisticRegression(C=100, fit_intercept=False, max_iter=10_000).fit(normalize(H), y)
+    expected = fitted.predict_proba(of_length_one(H))
     np.testing.assert_allclose(clf.fit(X, y).predict_proba(X), expected, atol=2e-3)
 
 
