@@ -16,7 +16,7 @@ from ._base import validation as checks
 from ._base.environment import without_caller_settings
 from ._base.random_streams import seeds_of
 from .classifiers import PartlyLabelled
-from .coherence import Coherence
+from .coherence import coherence_of
 from .fine_tuning import labels
 from .fine_tuning.head import linear_head
 from .graph.label_spreading import N_NEIGHBORS, Neighborhood, NeighborSpreading
@@ -93,10 +93,10 @@ class EmbeddingClassifier(PartlyLabelled):
     features : "auto", transformer or None, default="auto"
         Learned features h. A clone of it learns from all rows, scaled to the length
         ``sqrt(n_features)``, so that their values are about 1. "auto": the hidden activations of
-        ``MMDInitializer((1024,), coherence=Coherence(walk_length=10))``, trained without the
-        paper's terms, by :class:`LearnedFeatures` with ``with_row=False``. A ``FrozenEstimator`` of
-        fitted features is used as it is. None: no features, which saves most of the time and loses
-        some accuracy.
+        ``MMDInitializer((1024,), coherence=Coherence(walk_length=10))``, with fewer neighbours if
+        few rows differ, trained without the paper's terms, by :class:`LearnedFeatures` with
+        ``with_row=False``. A ``FrozenEstimator`` of fitted features is used as it is. None: no
+        features, which saves most of the time and loses some accuracy.
     unlabelled_label : int, float or str, default=None
         Label, such as -1, of rows that have none. They are used like ``X_unlabelled``.
     random_state : int, RandomState instance or None, default=None
@@ -233,9 +233,9 @@ class EmbeddingClassifier(PartlyLabelled):
         if features is None:
             return None
         if checks.is_auto(features):
-            term = Coherence(walk_length=_WALK_LENGTH)
-            no_terms: dict[str, Any] = dict.fromkeys(PAPER_WEIGHTS, 0.0)
-            initializer = MMDInitializer((_WIDTH,), coherence=term, **no_terms)
+            initializer = MMDInitializer((_WIDTH,), coherence=coherence_of("auto", rows))
+            no_terms = dict.fromkeys(PAPER_WEIGHTS, 0.0)
+            initializer.set_params(coherence__walk_length=_WALK_LENGTH, **no_terms)
             features = LearnedFeatures([initializer], with_row=False)
         (seed,) = seeds_of(self.random_state, 1)
         with checks.inside_another(), checks.add_error_context("features"):

@@ -146,10 +146,11 @@ def test_it_works_in_cross_validation_and_with_frames(blobs):
     assert cross_val_score(clf, X[known], y[known], cv=3, params=more).mean() > 0.7
 
 
-def test_few_rows_have_no_graph():
+def test_few_rows_are_enough():
     X, y = np.eye(6)[:, :4] + 0.1, np.array([0, 1, -1, 0, 1, -1])
-    proba = EmbeddingClassifier(None).fit(X, y).predict_proba(X)
-    assert np.isfinite(proba).all()
+    for features in (None, "auto"):
+        proba = EmbeddingClassifier(features, random_state=0).fit(X, y).predict_proba(X)
+        assert np.isfinite(proba).all()
     assert np.isfinite(EmbeddingClassifier(None).fit(X * 0 + [[1], [0], [0], [1], [0], [0]], y)
                        .predict_proba(X)).all()  # fmt: skip
 
