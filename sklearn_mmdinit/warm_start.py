@@ -12,9 +12,10 @@ from typing import Any, cast
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
-from sklearn.pipeline import Pipeline
+from sklearn.pipeline import FeatureUnion, Pipeline
 from torch import nn
 
 from ._base.mlp import MLP, PERCEPTRON_DEFAULTS
@@ -38,6 +39,8 @@ _NO_INITIALIZER = (
     "make_pipeline(StandardScaler(), MMDInitializer(), classifier), or pass an initializer as "
     "warm_start_from"
 )
+# Attributes that hold the parts of a step.
+_PARTS = {Pipeline: "steps", ColumnTransformer: "transformers", FeatureUnion: "transformer_list"}
 
 
 # An array that carries theta0
@@ -205,8 +208,7 @@ def _passes_theta0_on(step: Any) -> bool:
     step = _unfrozen(step)
     if is_initializer(step):
         return getattr(step, "output", "") == "passthrough"
-    # These attributes hold the parts of a Pipeline, a ColumnTransformer and a FeatureUnion.
-    lists = (getattr(step, name, ()) for name in ("steps", "transformers", "transformer_list"))
+    lists = (getattr(step, name) for kind, name in _PARTS.items() if isinstance(step, kind))
     return any(_passes_theta0_on(part) for parts in lists for _, part, *_ in parts)
 
 

@@ -269,6 +269,16 @@ def test_an_initializer_in_a_later_step_is_nothing_to_lose(data):
     assert_same_arrays(pipeline[-1].theta0_, pipeline[1].theta0_)
 
 
+class Countdown(FunctionTransformer):
+    """Has numbers where a Pipeline, a ColumnTransformer and a FeatureUnion have their parts."""
+
+    steps = transformers = transformer_list = 3
+
+
+def test_only_steps_of_scikit_learn_are_asked_for_their_parts(data):
+    assert make_pipeline(Countdown(), CLASSIFIER).fit(*data).predict(data[0]).shape == data[1].shape
+
+
 @pytest.mark.parametrize("change", [lambda X: X.__imul__(3.0), lambda X: np.asarray(X).fill(3.0)])
 def test_no_step_changes_the_rows_of_theta0_in_place(change, data):
     rows = clone(INIT).fit_transform(data[0])
