@@ -1,5 +1,6 @@
-"""What several tests make: perceptrons, points, images, finite differences, threads."""
+"""What several tests make: perceptrons, points, images, finite differences, threads, processes."""
 
+import multiprocessing
 from contextlib import contextmanager
 
 import numpy as np
@@ -12,6 +13,13 @@ from sklearn_mmdinit._base.threads import team
 # Multiplications of a product that is, and of one that is not, worth a second thread.
 LARGE, SMALL = 1 << 30, 1 << 10
 CPU = torch.device("cpu")
+
+# Begins processes. Their one server imports once for all what stands in the first list it is given,
+# and leaves out what is not installed.
+FORKSERVER = multiprocessing.get_context("forkserver")
+FORKSERVER.set_forkserver_preload(
+    ["accelerate", "lightning", "sklearn_mmdinit", "torch._dynamo", "sklearn.datasets", "pytest"]
+)
 
 # PyTorch 2.6 draws other exponentials, of the same law, so other points of the simplex.
 _DRAWN = torch.empty(40).exponential_(generator=torch.Generator().manual_seed(0))

@@ -2,7 +2,6 @@
 
 import errno
 import json
-import multiprocessing
 import os
 import pickle
 import resource
@@ -21,7 +20,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import make_pipeline
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from helpers import seeded
+from helpers import FORKSERVER, seeded
 from nets import Conv, assert_same_fit, digits
 from sklearn_mmdinit import (
     Coherence,
@@ -366,8 +365,6 @@ def test_a_checkpoint_of_another_version_is_refused_by_its_version(kind, path):
 # In processes of their own
 
 
-CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["sklearn_mmdinit", "torch._dynamo", "sklearn.datasets", "pytest"])
 LONGER = {"max_iter": 30, "window": 2}
 
 
@@ -391,8 +388,8 @@ def learn(path, begun, limit=None):
 def test_a_training_killed_at_random_moments_ends_as_if_it_had_not_been(n_kills, path):
     whole, rng, killed = tiny(**LONGER).fit(X), np.random.default_rng(n_kills), 0
     while killed < n_kills:
-        begun = CONTEXT.Event()
-        process = CONTEXT.Process(target=learn, args=(path, begun))
+        begun = FORKSERVER.Event()
+        process = FORKSERVER.Process(target=learn, args=(path, begun))
         process.start()
         assert begun.wait(60) or process.exitcode == 0
         time.sleep(rng.uniform(0, 0.2))
@@ -407,9 +404,9 @@ def test_a_training_killed_at_random_moments_ends_as_if_it_had_not_been(n_kills,
 
 
 def test_trainings_of_one_path_do_not_disturb_each_other(path):
-    ready, processes = CONTEXT.Event(), []
+    ready, processes = FORKSERVER.Event(), []
     for _ in range(2):
-        processes.append(CONTEXT.Process(target=learn_together, args=(path, ready)))
+        processes.append(FORKSERVER.Process(target=learn_together, args=(path, ready)))
         processes[-1].start()
     ready.set()
     for process in processes:
@@ -426,8 +423,8 @@ def learn_together(path, ready):
 
 
 def test_a_full_disk_is_an_error_and_leaves_the_last_checkpoint(path):
-    begun = CONTEXT.Event()
-    process = CONTEXT.Process(target=learn, args=(path, begun, 5000))
+    begun = FORKSERVER.Event()
+    process = FORKSERVER.Process(target=learn, args=(path, begun, 5000))
     process.start()
     process.join()
     assert process.exitcode == errno.EFBIG

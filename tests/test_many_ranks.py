@@ -6,7 +6,6 @@ import runpy
 import sys
 from contextlib import redirect_stdout
 from io import StringIO
-from multiprocessing import set_forkserver_preload
 from pathlib import Path
 from uuid import uuid4
 
@@ -22,7 +21,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 from torch.nn.parallel import DistributedDataParallel
 
-from helpers import seeded
+from helpers import FORKSERVER, seeded
 from sklearn_mmdinit import MLP, MMDInitializer, MMDObjective
 from sklearn_mmdinit.losses import coherence
 
@@ -38,10 +37,8 @@ def on_ranks(function, *args):
         rdzv_backend="c10d",
         rdzv_endpoint="localhost:0",
         max_restarts=0,
-        start_method="forkserver",
+        start_method=FORKSERVER.get_start_method(),
     )
-    # Imported once for all processes, or left out where it is not installed.
-    set_forkserver_preload(["accelerate", "lightning", "sklearn_mmdinit", "pytest"])
     returned = elastic_launch(config, not_too_long)(function, *args)
     return [returned[rank] for rank in range(N_RANKS)]
 
