@@ -63,7 +63,8 @@ KINDS = {
 
 @pytest.fixture
 def path(tmp_path):
-    return tmp_path / "training.safetensors"
+    (folder := tmp_path / "disk").mkdir()
+    return folder / "training.safetensors"
 
 
 @contextmanager
@@ -90,6 +91,14 @@ def interrupted_at(step):
             yield
     finally:
         signal.signal(signal.SIGINT, handler)
+
+
+@contextmanager
+def unplugged_at(step, path):
+    """Take away the folder of a file in a step."""
+    folder = path.parent
+    with before_steps(lambda n, _: n == step and folder.rename(folder.with_name("unplugged"))):
+        yield
 
 
 @contextmanager
@@ -172,35 +181,20 @@ def test_an_interrupt_ends_whatever_contains_the_training(path):
         load_theta0(path)
 
 
-@pytest.mark.parametrize(("step", "learned"), [(5, 3), (PASSES * STEPS, 15)])
-def test_what_was_learned_is_kept_where_the_file_cannot_be_written(step, learned, tmp_path):
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    init = tiny(checkpoint=folder / "x.safetensors")
-
-    def unplug(n, _):
-        if n == step:
-            folder.rename(tmp_path / "unplugged")
-            if learned < step:
-                raise KeyboardInterrupt
-
-    with before_steps(unplug), pytest.warns(UserWarning, match="cannot be written|interrupted"):
+@pytest.mark.parametrize(("step", "stop", "learned"), [(5, 5, 3), (PASSES * STEPS, None, 15)])
+def test_what_was_learned_is_kept_where_the_file_cannot_be_written(step, stop, learned, path):
+    init = tiny(checkpoint=path)
+    warned = pytest.warns(UserWarning, match="cannot be written|interrupted")
+    with unplugged_at(step, path), interrupted_at(stop), warned:
         init.fit(X)
     assert init.history_[-1]["step"] == learned
 
 
-def test_a_fit_that_raises_does_not_say_that_it_is_fitted(tmp_path):
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    pipeline = make_pipeline(tiny(checkpoint=folder / "x.safetensors"), MLPClassifier(max_iter=0))
-
-    def unplug(n, _):
-        if n == 5:
-            folder.rename(tmp_path / "unplugged")
-            raise KeyboardInterrupt
-
+def test_a_fit_that_raises_does_not_say_that_it_is_fitted(path):
+    pipeline = make_pipeline(tiny(checkpoint=path), MLPClassifier(max_iter=0))
     warned = pytest.warns(UserWarning, match="cannot be written")
-    with before_steps(unplug), warned as caught, pytest.raises(KeyboardInterrupt):
+    stopped = pytest.raises(KeyboardInterrupt)
+    with unplugged_at(5, path), interrupted_at(5), warned as caught, stopped:
         pipeline.fit(X, np.arange(len(X)) % 2)
     assert not [w for w in caught if "fitted" in str(w.message)]
 
