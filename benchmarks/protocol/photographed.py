@@ -28,7 +28,7 @@ from protocol.sets import seed_of
 from protocol.store import Log, code_digest, deciding_versions, digest_of, write_atomically
 from rivals import from_embeddings as rules
 from rivals.from_views import fixmatch_loss, nt_xent, optimise
-from rivals.wrappers import normalized_graph, symmetric_graph
+from rivals.wrappers import normalized_graph, spread_labels, symmetric_graph
 from sklearn_mmdinit import Coherence, mmd_init_
 
 # To be raised where what is measured changes otherwise than by a parameter.
@@ -274,13 +274,9 @@ def _logistic(bench: Bench, made: Made, labelled: np.ndarray) -> np.ndarray:
 
 def _spread(bench: Bench, made: Made, labelled: np.ndarray) -> np.ndarray:
     """Scores (n, n_classes) of the training images by label spreading, classes of equal mass."""
-    alpha, y = 0.99, bench.data.y
     graph = normalized_graph(symmetric_graph(made.neighbours.cpu().numpy())).astype(np.float32)
-    clamped = np.zeros((len(y), bench.data.n_classes), dtype=np.float32)
-    clamped[labelled, y[labelled]] = 1.0
-    scores = clamped
-    for _ in range(60):
-        scores = alpha * (graph @ scores) + (1.0 - alpha) * clamped
+    y, n_classes = bench.data.y[labelled], bench.data.n_classes
+    scores = spread_labels(graph, labelled, y, n_classes, alpha=0.99, n_iter=60)
     return scores / scores.sum(axis=0)
 
 

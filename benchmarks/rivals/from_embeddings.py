@@ -14,7 +14,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler, normalize
 from sklearn.semi_supervised import SelfTrainingClassifier
 
-from rivals.wrappers import UNLABELLED, nearest_rows, normalized_graph, symmetric_graph
+from rivals.wrappers import (
+    UNLABELLED,
+    nearest_rows,
+    normalized_graph,
+    spread_labels,
+    symmetric_graph,
+)
 
 N_NEIGHBORS = 10
 N_ROUNDS = 40
@@ -112,11 +118,8 @@ def label_spreading(
     n = len(X_train)
     neighbors = nearest_cosines(X_train, X_test)
     spread = normalized_graph(symmetric_graph(neighbors[:n])).astype(np.float32)
-    clamped = np.zeros((n, n_classes), dtype=np.float32)
-    clamped[np.arange(len(y)), y] = 1.0
-    scores = clamped
-    for _ in range(min(100, int(np.ceil(np.log(1e-4) / np.log(alpha))))):
-        scores = alpha * (spread @ scores) + (1.0 - alpha) * clamped
+    n_iter = min(100, int(np.ceil(np.log(1e-4) / np.log(alpha))))
+    scores = spread_labels(spread, np.arange(len(y)), y, n_classes, alpha, n_iter)
     if equal_masses:
         scores = scores / scores.sum(axis=0)
     scores = scores / np.maximum(scores.sum(axis=1, keepdims=True), np.finfo(np.float32).tiny)

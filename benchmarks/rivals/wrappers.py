@@ -67,11 +67,9 @@ class GraphLabelSpreading(_NeighborVotes):
     def fit(self, X: np.ndarray, y: np.ndarray) -> Self:
         """Spread the labels y (n,) of the training rows numbered X (n, 1) over all of them."""
         self.classes_, indices = np.unique(y, return_inverse=True)
-        clamped = np.zeros((self.spread.shape[0], len(self.classes_)))
-        clamped[X.ravel(), indices] = 1.0 - self.alpha
-        scores = clamped
-        for _ in range(self.n_iter):
-            scores = self.alpha * (self.spread @ scores) + clamped
+        labels = X.ravel(), indices, len(self.classes_)
+        first = 1.0 - self.alpha
+        scores = spread_labels(self.spread, *labels, self.alpha, self.n_iter, first)
         totals = scores.sum(axis=1, keepdims=True)
         # A row that no label reaches votes for none.
         self.label_distributions_ = scores / np.where(totals > 0.0, totals, 1.0)
@@ -130,6 +128,27 @@ def normalized_graph(graph: csr_array) -> csr_array:
     n = len(scale)
     rows, columns = graph.coords
     return csr_array((graph.data * scale[rows] * scale[columns], (rows, columns)), shape=(n, n))
+
+
+def spread_labels(
+    spread: csr_array,
+    rows: np.ndarray,
+    y: np.ndarray,
+    n_classes: int,
+    alpha: float,
+    n_iter: int,
+    first: float = 1.0,
+) -> np.ndarray:
+    """Scores F (n, n_classes) of all rows, in the dtype of S, from numbers y of some rows' classes.
+
+    F <- alpha S F + (1 - alpha) Y, ``n_iter`` times, from ``first`` times Y on.
+    """
+    labels = np.zeros((spread.shape[0], n_classes), dtype=spread.dtype)
+    labels[rows, y] = 1.0
+    scores, clamped = first * labels, (1.0 - alpha) * labels
+    for _ in range(n_iter):
+        scores = alpha * (spread @ scores) + clamped
+    return scores
 
 
 def nearest_rows(X: np.ndarray, n_train: int, n_neighbors: int, n_jobs: int) -> np.ndarray:

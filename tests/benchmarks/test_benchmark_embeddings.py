@@ -23,7 +23,6 @@ from reporting.results import pack_draws, unpack_draws
 from reporting.tables import build_table
 from results_stand_in import status_of, written
 from rivals import from_embeddings as rules
-from rivals.wrappers import GraphLabelSpreading, nearest_rows, normalized_graph, symmetric_graph
 from sklearn_mmdinit import LearnedFeatures, MMDInitializer
 
 # The encoder
@@ -145,18 +144,6 @@ def test_a_rule_predicts_groups_and_sees_no_other_test_row(name):
     assert (guess == y_test).mean() > 0.9
     some = slice(1, 8)
     np.testing.assert_array_equal(predict(*train, X_test[some], N_CLASSES), guess[some])
-
-
-def test_label_spreading_is_that_of_the_graph():
-    X, y = directions(80)
-    X_test, _ = directions(40, seed=1)
-    neighbors = nearest_rows(np.concatenate([X, X_test]), len(X), rules.N_NEIGHBORS, 1)
-    spread = normalized_graph(symmetric_graph(neighbors[: len(X)]))
-    labelled = np.arange(6)
-    reference = GraphLabelSpreading(spread, neighbors, alpha=0.8).fit(labelled[:, None], y[:6])
-    expected = reference.predict(np.arange(len(X), len(neighbors))[:, None])
-    got = rules.label_spreading(X[:6], y[:6], X[6:], X_test, N_CLASSES, alpha=0.8)
-    np.testing.assert_array_equal(got, expected)
 
 
 def test_the_shift_makes_classes_of_equal_size():
