@@ -5,7 +5,7 @@ import time
 import warnings
 import zipfile
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from protocol.sets import Prepared, labelled_rows, package_version, seed_of
 from protocol.store import code_digest, deciding_versions, digest_of, write_atomically
 from rivals import few_labels, fine_tuned_encoder
 from rivals import from_embeddings as rules
+from rivals.from_embeddings import Draw
 from sklearn_mmdinit import EmbeddingClassifier, LearnedFeatures, MLPClassifier
 
 # To be raised where what is measured changes otherwise than by a parameter.
@@ -121,7 +122,7 @@ def _scaled(X: np.ndarray) -> np.ndarray:
 # Methods
 
 Predict = Callable[..., np.ndarray]
-"""``(X_labelled, y, X_unlabelled, X_test, n_classes)`` to the predicted classes of X_test.
+"""From a draw to the predicted classes of its test rows.
 
 One that needs learned features or the encoder's files takes them as one more argument.
 """
@@ -135,59 +136,32 @@ class Method:
     made: str | None = None
 
 
-def embedding_classifier(
-    X: np.ndarray,
-    y: np.ndarray,
-    X_unlabelled: np.ndarray,
-    X_test: np.ndarray,
-    n_classes: int,
-    features: Any = None,
-) -> np.ndarray:
-    clf = EmbeddingClassifier(features).fit(X, y, X_unlabelled)
-    return clf.predict(X_test)
+def embedding_classifier(draw: Draw, features: Any = None) -> np.ndarray:
+    clf = EmbeddingClassifier(features).fit(draw.X, draw.y, draw.X_unlabelled)
+    return clf.predict(draw.X_test)
 
 
-def network(
-    X: np.ndarray,
-    y: np.ndarray,
-    X_unlabelled: np.ndarray,
-    X_test: np.ndarray,
-    n_classes: int,
-    features: FrozenEstimator,
-) -> np.ndarray:
+def network(draw: Draw, features: FrozenEstimator) -> np.ndarray:
     """The network of the features, fine-tuned."""
     (initializer,) = features.initializers_
     clf = MLPClassifier(initializer.hidden_layer_sizes, warm_start_from=initializer, random_state=0)
-    return clf.fit(_scaled(X), y).predict(_scaled(X_test))
+    return clf.fit(_scaled(draw.X), draw.y).predict(_scaled(draw.X_test))
 
 
-def on_features(
-    rule: Predict,
-    X: np.ndarray,
-    y: np.ndarray,
-    X_unlabelled: np.ndarray,
-    X_test: np.ndarray,
-    n_classes: int,
-    features: Any,
-) -> np.ndarray:
+def on_features(rule: Predict, draw: Draw, features: Any) -> np.ndarray:
     """A rule on learned features in place of the embeddings."""
-    X, X_unlabelled, X_test = (features.transform(_scaled(r)) for r in (X, X_unlabelled, X_test))
-    return rule(X, y, X_unlabelled, X_test, n_classes)
+    names = ("X", "X_unlabelled", "X_test")
+    rows = {name: features.transform(_scaled(getattr(draw, name))) for name in names}
+    return rule(replace(draw, **rows))
 
 
-def setfit(
-    X: np.ndarray,
-    y: np.ndarray,
-    X_unlabelled: np.ndarray,
-    X_test: np.ndarray,
-    n_classes: int,
-    encoder: zipfile.ZipFile,
-) -> np.ndarray:
-    """SetFit from the same encoder; X and X_test are texts."""
+def setfit(draw: Draw, encoder: zipfile.ZipFile) -> np.ndarray:
+    """SetFit from the same encoder; rows are texts."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         encoder.extractall(folder)
-        return fine_tuned_encoder.setfit(X, y, X_test, n_classes, folder, MAX_TOKENS)
+        rows = draw.X, draw.y, draw.X_test
+        return fine_tuned_encoder.setfit(*rows, draw.n_classes, folder, MAX_TOKENS)
 
 
 ALPHAS, SCALES = (0.5, 0.8, 0.95, 0.99), (20.0, 40.0)
@@ -255,8 +229,8 @@ def score_cell(
             if method.made == "texts":
                 more = [open_encoder(data.data_dir, print)]
             start = time.perf_counter()
-            rows = X[labelled], data.y[labelled], X[others], X_test
-            guess = method.predict(*rows, data.n_classes, *more)
+            rows = Draw(X[labelled], data.y[labelled], X[others], X_test, data.n_classes)
+            guess = method.predict(rows, *more)
             seconds = time.perf_counter() - start
             record = {"key": key, "set": data.name, "n_labels": n_labels, "draw": draw}
             record |= {"method": name, "accuracy": round(float((guess == data.y_test).mean()), 6)}

@@ -269,7 +269,7 @@ def _nearest(X: torch.Tensor, among: torch.Tensor, k: int) -> torch.Tensor:
 
 def _logistic(bench: Bench, made: Made, labelled: np.ndarray) -> np.ndarray:
     X, X_test, y = made.X.cpu().numpy(), made.X_test.cpu().numpy(), bench.data.y[labelled]
-    return rules.logistic(X[labelled], y, X, X_test, bench.data.n_classes)
+    return rules.logistic(rules.Draw(X[labelled], y, X, X_test, bench.data.n_classes))
 
 
 def _spread(bench: Bench, made: Made, labelled: np.ndarray) -> np.ndarray:

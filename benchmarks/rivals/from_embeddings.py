@@ -1,10 +1,11 @@
 """What people use with few labels of embedded texts: rules that predict the classes of test rows.
 
-Each function takes labelled rows X (n_labelled, width) of length 1 with numbers y of their classes,
-rows without labels, test rows, and the number of classes, and returns the predicted numbers. No
-rule sees a test row before it predicts. With so few labels nothing can be tuned, so that every
-parameter is fixed, and rules that depend on one are there with several values of it.
+Each function takes a draw and returns the predicted numbers of classes. No rule sees a test row
+before it predicts. With so few labels nothing can be tuned, so that every parameter is fixed, and
+rules that depend on one are there with several values of it.
 """
+
+from dataclasses import dataclass
 
 import joblib
 import numpy as np
@@ -26,14 +27,29 @@ N_NEIGHBORS = 10
 N_ROUNDS = 40
 
 
-def unit_rows(X: np.ndarray) -> np.ndarray:
-    """Rows of length 1; a row of zeros stays."""
-    return normalize(X)
+@dataclass(frozen=True, eq=False)
+class Draw:
+    """Labelled rows (n_labelled, width) with numbers of their classes, other rows, and test rows.
 
+    Rows have length 1, if they are embeddings.
+    """
 
-def class_means(X: np.ndarray, y: np.ndarray, n_classes: int) -> np.ndarray:
-    """Means (n_classes, width) of the rows of each class, of length 1."""
-    return normalize(np.eye(n_classes, dtype=X.dtype)[y].T @ X)
+    X: np.ndarray
+    y: np.ndarray
+    X_unlabelled: np.ndarray
+    X_test: np.ndarray
+    n_classes: int
+
+    @property
+    def X_train(self) -> np.ndarray:
+        """The labelled rows, then those without labels."""
+        return np.concatenate([self.X, self.X_unlabelled])
+
+    @property
+    def class_sums(self) -> np.ndarray:
+        """Sums (n_classes, width) of the labelled rows of each class."""
+        sums: np.ndarray = np.eye(self.n_classes, dtype=self.X.dtype)[self.y].T @ self.X
+        return sums
 
 
 _last_search: dict[str, np.ndarray] = {}
@@ -52,101 +68,65 @@ def nearest_cosines(X: np.ndarray, X_test: np.ndarray) -> np.ndarray:
     return _last_search[key]
 
 
-def prototypes(
-    X: np.ndarray, y: np.ndarray, X_unlabelled: np.ndarray, X_test: np.ndarray, n_classes: int
-) -> np.ndarray:
+def prototypes(draw: Draw) -> np.ndarray:
     """The class of the mean with the largest cosine."""
-    return (X_test @ class_means(X, y, n_classes).T).argmax(axis=1)
+    return (draw.X_test @ normalize(draw.class_sums).T).argmax(axis=1)
 
 
-def logistic(
-    X: np.ndarray,
-    y: np.ndarray,
-    X_unlabelled: np.ndarray,
-    X_test: np.ndarray,
-    n_classes: int,
-    C: float = 100.0,
-) -> np.ndarray:
-    return LogisticRegression(C=C, max_iter=1000).fit(X, y).predict(X_test)
+def logistic(draw: Draw, C: float = 100.0) -> np.ndarray:
+    return LogisticRegression(C=C, max_iter=1000).fit(draw.X, draw.y).predict(draw.X_test)
 
 
-def scaled_logistic(
-    X: np.ndarray, y: np.ndarray, X_unlabelled: np.ndarray, X_test: np.ndarray, n_classes: int
-) -> np.ndarray:
+def scaled_logistic(draw: Draw) -> np.ndarray:
     """Of coordinates whose scale means nothing, such as UMAP's."""
-    scaler = StandardScaler().fit(np.concatenate([X, X_unlabelled]))
+    scaler = StandardScaler().fit(draw.X_train)
     model = make_pipeline(scaler, LogisticRegression(max_iter=1000))
-    return model.fit(X, y).predict(X_test)
+    return model.fit(draw.X, draw.y).predict(draw.X_test)
 
 
-def self_training(
-    X: np.ndarray,
-    y: np.ndarray,
-    X_unlabelled: np.ndarray,
-    X_test: np.ndarray,
-    n_classes: int,
-    C: float = 100.0,
-    n_rounds: int = 5,
-) -> np.ndarray:
+def self_training(draw: Draw, C: float = 100.0, n_rounds: int = 5) -> np.ndarray:
     """Logistic regression that labels a share of the rows in each round, the surest first."""
-    n = len(X_unlabelled)
+    n = len(draw.X_unlabelled)
     model = SelfTrainingClassifier(
         LogisticRegression(C=C, max_iter=1000),
         criterion="k_best",
         k_best=-(-n // n_rounds),
         max_iter=n_rounds,
     )
-    labels = np.concatenate([y, np.full(n, UNLABELLED)])
-    return model.fit(np.concatenate([X, X_unlabelled]), labels).predict(X_test)
+    labels = np.concatenate([draw.y, np.full(n, UNLABELLED)])
+    return model.fit(draw.X_train, labels).predict(draw.X_test)
 
 
-def label_spreading(
-    X: np.ndarray,
-    y: np.ndarray,
-    X_unlabelled: np.ndarray,
-    X_test: np.ndarray,
-    n_classes: int,
-    alpha: float = 0.8,
-    equal_masses: bool = False,
-) -> np.ndarray:
+def label_spreading(draw: Draw, alpha: float = 0.8, equal_masses: bool = False) -> np.ndarray:
     """Label spreading (Zhou et al., 2004) on the graph of nearest neighbours by the cosine.
 
     Class mass normalization (Zhu, Ghahramani and Lafferty, 2003) scales the scores of each class to
     the same sum. A test row has the label that the scores of its neighbours vote for.
     """
-    X_train = np.concatenate([X, X_unlabelled])
-    n = len(X_train)
-    neighbors = nearest_cosines(X_train, X_test)
+    X_train, labelled = draw.X_train, np.arange(len(draw.y))
+    n, n_iter = len(X_train), min(100, int(np.ceil(np.log(1e-4) / np.log(alpha))))
+    neighbors = nearest_cosines(X_train, draw.X_test)
     spread = normalized_graph(symmetric_graph(neighbors[:n])).astype(np.float32)
-    n_iter = min(100, int(np.ceil(np.log(1e-4) / np.log(alpha))))
-    scores = spread_labels(spread, np.arange(len(y)), y, n_classes, alpha, n_iter)
+    scores = spread_labels(spread, labelled, draw.y, draw.n_classes, alpha, n_iter)
     if equal_masses:
         scores = scores / scores.sum(axis=0)
     scores = scores / np.maximum(scores.sum(axis=1, keepdims=True), np.finfo(np.float32).tiny)
     return scores[neighbors[n:]].sum(axis=1).argmax(axis=1)
 
 
-def laplacian_shot(
-    X: np.ndarray,
-    y: np.ndarray,
-    X_unlabelled: np.ndarray,
-    X_test: np.ndarray,
-    n_classes: int,
-    weight: float = 1.0,
-    n_rounds: int = 20,
-) -> np.ndarray:
+def laplacian_shot(draw: Draw, weight: float = 1.0, n_rounds: int = 20) -> np.ndarray:
     """LaplacianShot (Ziko, Dolz, Granger and Ben Ayed, 2020), its prototypes rectified.
 
     Probabilities z <- softmax(-d^2 + weight * sum of the neighbours' z), where d is the distance to
     a prototype. A test row has the same rule, with its neighbours among the rows without labels.
     """
-    means = class_means(X, y, n_classes)
-    cosines = X_unlabelled @ means.T
-    nearest = np.eye(n_classes, dtype=X.dtype)[cosines.argmax(axis=1)]
+    X_unlabelled = draw.X_unlabelled
+    cosines = X_unlabelled @ normalize(draw.class_sums).T
+    nearest = np.eye(draw.n_classes, dtype=draw.X.dtype)[cosines.argmax(axis=1)]
     weights = nearest * softmax(10.0 * cosines, axis=1)
-    means = normalize(np.eye(n_classes, dtype=X.dtype)[y].T @ X + weights.T @ X_unlabelled)
+    means = normalize(draw.class_sums + weights.T @ X_unlabelled)
     n = len(X_unlabelled)
-    neighbors = nearest_cosines(X_unlabelled, X_test)
+    neighbors = nearest_cosines(X_unlabelled, draw.X_test)
     graph = symmetric_graph(neighbors[:n]) / 2
     # Minus the squared distances, but for a constant.
     closeness = 2.0 * X_unlabelled @ means.T
@@ -154,32 +134,24 @@ def laplacian_shot(
     for _ in range(n_rounds):
         z = softmax(closeness + weight * (graph @ z), axis=1)
     of_neighbors = z[neighbors[n:]].sum(axis=1)
-    return (2.0 * X_test @ means.T + weight * of_neighbors).argmax(axis=1)
+    return (2.0 * draw.X_test @ means.T + weight * of_neighbors).argmax(axis=1)
 
 
-def soft_kmeans(
-    X: np.ndarray,
-    y: np.ndarray,
-    X_unlabelled: np.ndarray,
-    X_test: np.ndarray,
-    n_classes: int,
-    scale: float = 20.0,
-    equal_sizes: bool = False,
-) -> np.ndarray:
+def soft_kmeans(draw: Draw, scale: float = 20.0, equal_sizes: bool = False) -> np.ndarray:
     """Soft k-means of directions from the labelled rows on (Ren et al., 2018).
 
     Rows without labels belong to the classes by softmax(scale * cosine), labelled ones to theirs.
     ``equal_sizes`` adds to the scores of each class what makes the classes of equal size (Cuturi,
     2013), and test rows are scored with it too.
     """
-    of_labelled = np.eye(n_classes, dtype=X.dtype)[y].T @ X
-    means, shift = normalize(of_labelled), np.zeros(n_classes, dtype=X.dtype)
+    X_unlabelled, of_labelled = draw.X_unlabelled, draw.class_sums
+    means, shift = normalize(of_labelled), np.zeros(draw.n_classes, dtype=draw.X.dtype)
     for _ in range(N_ROUNDS):
         scores = scale * (X_unlabelled @ means.T)
         if equal_sizes:
             shift = balancing_shift(scores, shift)
         means = normalize(of_labelled + softmax(scores + shift, axis=1).T @ X_unlabelled)
-    return (scale * (X_test @ means.T) + shift).argmax(axis=1)
+    return (scale * (draw.X_test @ means.T) + shift).argmax(axis=1)
 
 
 def balancing_shift(scores: np.ndarray, shift: np.ndarray, n_rounds: int = 10) -> np.ndarray:

@@ -5,6 +5,7 @@ import hashlib
 import io
 import json
 import zipfile
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,6 +13,7 @@ import pandas as pd
 import pytest
 from safetensors.numpy import save
 from scipy.special import erf, softmax
+from sklearn.preprocessing import normalize
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 import embeddings
@@ -131,7 +133,7 @@ def directions(n, seed=0):
     rng = np.random.default_rng(seed)
     y = np.arange(n) % N_CLASSES
     X = 2.0 * np.eye(20)[y] + 0.25 * rng.normal(size=(n, 20))
-    return rules.unit_rows(X.astype(np.float32)), y
+    return normalize(X.astype(np.float32)), y
 
 
 @pytest.mark.parametrize("name", ON_EMBEDDINGS)
@@ -139,11 +141,12 @@ def directions(n, seed=0):
 def test_a_rule_predicts_groups_and_sees_no_other_test_row(name):
     X, y = directions(120)
     X_test, y_test = directions(60, seed=1)
-    predict, train = ON_EMBEDDINGS[name], (X[:N_CLASSES], y[:N_CLASSES], X[N_CLASSES:])
-    guess = predict(*train, X_test, N_CLASSES)
+    predict = ON_EMBEDDINGS[name]
+    draw = rules.Draw(X[:N_CLASSES], y[:N_CLASSES], X[N_CLASSES:], X_test, N_CLASSES)
+    guess = predict(draw)
     assert (guess == y_test).mean() > 0.9
     some = slice(1, 8)
-    np.testing.assert_array_equal(predict(*train, X_test[some], N_CLASSES), guess[some])
+    np.testing.assert_array_equal(predict(replace(draw, X_test=X_test[some])), guess[some])
 
 
 def test_the_shift_makes_classes_of_equal_size():
