@@ -105,10 +105,10 @@ def test_a_perceptron_that_is_given_as_a_module_is_the_built_in_one(coherence, t
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
 def test_the_arguments_of_a_perceptron_say_what_passes_show(sizes, batch_norm, activation):
     own = {"hidden_layer_sizes": sizes, "batch_norm": batch_norm, "activation": activation}
-    X, fits = rows(40), []
+    X, fits, term = rows(40), [], WALKS if sizes else None
     fresh = small(None, **own, n_classes=3, max_iter=0).fit(X).to_module()
     for params in (own | {"module": None, "n_classes": 3}, {"module": fresh}):  # is inspected
-        fits.append(small(**params).fit(X))
+        fits.append(small(**params, coherence=term).fit(X))
     assert_same_fit(*fits)
     for name in ("n_classes", "last_layer", "chain", "digest", "input_shape"):
         assert len({getattr(init.theta0_.architecture, name) for init in fits}) == 1

@@ -29,11 +29,9 @@ from module_zoo import (
     rows,
     twice,
 )
-from sklearn_mmdinit import MLP, MMDInitializer, networks
-from sklearn_mmdinit._base.module_factory import ModuleFactory
+from sklearn_mmdinit import MMDInitializer, networks
 from sklearn_mmdinit._base.random_streams import StepRandom
 from sklearn_mmdinit.networks import gram, parameter_stds
-from sklearn_mmdinit.networks.builder import NetworkBuilder
 from sklearn_mmdinit.networks.functional import functional_logits
 from sklearn_mmdinit.networks.gram import gram_layers, semidefinite_cholesky
 from sklearn_mmdinit.networks.info import inspect_module, perturbed_logits
@@ -338,10 +336,6 @@ def test_gradients_may_be_computed_by_other_threads_than_outputs(in_chunks):
 KEPT, COMPUTED_AGAIN = 1 << 21, 1 << 40
 
 
-def dropping():
-    return perceptron(nn.Dropout(), nn.Tanh())
-
-
 @pytest.mark.parametrize("name", ["convnet+bn", "words", "lstm", "transformer+multihead"])
 def test_chunks_of_functional_are_networks_of_their_own(name):
     module, info, X = of_zoo(name, "functional")
@@ -495,17 +489,6 @@ def test_networks_in_channels_last_are_those_of_the_default_layout():
     expected = draw(module, info, X, 5)
     module, X = (value.to(memory_format=torch.channels_last) for value in (module, X))
     assert_close(draw(module, info, X, 5), expected)  # vmap would warn of as_strided_
-
-
-@pytest.mark.parametrize("batch_norm", [False, True])
-def test_a_perceptron_s_arguments_say_what_its_passes_show(batch_norm):
-    X = rows()
-    keywords = {"n_features": 6, "hidden_layer_sizes": (5, 4), "n_classes": 3}
-    factory = ModuleFactory(MLP, keywords | {"batch_norm": batch_norm})
-    info = NetworkBuilder.of(factory, X)[0].info
-    _, seen, _ = looked_at(factory.build(), X)
-    for name in ("n_classes", "sampler", "taps", "last_layer", "n_biases"):
-        assert getattr(info, name) == getattr(seen, name), name
 
 
 def test_a_layer_with_two_names_trains():
