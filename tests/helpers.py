@@ -40,6 +40,17 @@ def threads(n):
 
 
 @contextmanager
+def default_dtype(dtype):
+    """What PyTorch makes floats of for a while."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+@contextmanager
 def as_a_team_of(n):
     with threads(n), team(LARGE, CPU):
         yield

@@ -19,7 +19,7 @@ from sklearn.base import clone
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
-from helpers import SAME_DRAWS, seeded, threads
+from helpers import SAME_DRAWS, default_dtype, seeded, threads
 from image_networks import MODULES, ConvNet, flat_perceptron
 from module_zoo import Halved, Words, images, rows, tokens
 from nets import Conv, assert_same_arrays, assert_same_fit, digit_images, digits
@@ -358,11 +358,8 @@ def test_learning_has_gradients_wherever_it_is_called(X, coherence):
         assert_same_fit(learned(), plain)
     with torch.inference_mode(), pytest.raises(RuntimeError, match="inference_mode"):
         learned()
-    torch.set_default_dtype(torch.float64)
-    try:
+    with default_dtype(torch.float64):
         own = small(plain.module, coherence=coherence).fit(X)
-    finally:
-        torch.set_default_dtype(torch.float32)
     assert_same_fit(own, plain)
 
 

@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import normalize
 from torch import nn
 
-from helpers import seeded
+from helpers import default_dtype, seeded
 from nets import Conv, digit_images
 from sklearn_mmdinit import MLPClassifier, MMDInitializer, NetClassifier
 
@@ -155,12 +155,9 @@ def test_tokens_have_no_skip_connection():
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
 def test_a_skip_connection_is_in_single_precision_like_the_module(dtype, data, init):
     clf = MLPClassifier(warm_start_from=init, skip_connection=True, max_iter=1, random_state=0)
-    expected, before = clone(clf).fit(*data).predict_proba(data[0]), torch.get_default_dtype()
-    torch.set_default_dtype(dtype)
-    try:
+    expected = clone(clf).fit(*data).predict_proba(data[0])
+    with default_dtype(dtype):
         found = clf.fit(*data).predict_proba(data[0])
-    finally:
-        torch.set_default_dtype(before)
     np.testing.assert_array_equal(found, expected)
 
 

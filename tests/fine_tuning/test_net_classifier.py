@@ -13,7 +13,7 @@ from skorch import NeuralNetClassifier
 from skorch.callbacks import InputShapeSetter
 from torch import nn
 
-from helpers import seeded, threads
+from helpers import default_dtype, seeded, threads
 from module_zoo import Words, tokens
 from nets import Conv, Pooled, assert_same_weights, digit_images, digits
 from sklearn_mmdinit import MMDInitializer, NetClassifier
@@ -252,11 +252,8 @@ def test_settings_of_pytorch_make_no_difference(flat):
         assert_same_weights(small(module).fit(X, y), plain)
     with torch.inference_mode(), pytest.raises(RuntimeError, match="inference_mode"):
         small(module).fit(X, y)
-    torch.set_default_dtype(torch.float64)
-    try:
+    with default_dtype(torch.float64):
         assert_same_weights(small(module).fit(X, y), plain)
-    finally:
-        torch.set_default_dtype(torch.float32)
 
 
 def test_a_skorch_net_starts_at_theta0_in_each_fit(data):
