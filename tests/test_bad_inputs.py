@@ -306,6 +306,14 @@ table(
     ("random_state", ("seed",), ValueError, "seed"),
 )
 
+embedding_classifier = learn(mm.EmbeddingClassifier, data=TWO, features=None, unlabelled_label=-1)
+table(
+    embedding_classifier,
+    ("y", (-y,), ValueError, r"at least two classes, got \[0\]"),
+    ("y", (y - y - 1,), ValueError, "y has no labelled rows"),
+    ("features", ("none",), ValueError),
+)
+
 # Images and tables.
 OTHER_SHAPES = (np.zeros((3, 2, 1, 4, 8)), IMAGES[:, :63])
 table(

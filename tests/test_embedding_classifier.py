@@ -153,17 +153,3 @@ def test_few_rows_are_enough():
         assert np.isfinite(proba).all()
     assert np.isfinite(EmbeddingClassifier(None).fit(X * 0 + [[1], [0], [0], [1], [0], [0]], y)
                        .predict_proba(X)).all()  # fmt: skip
-
-
-def test_bad_values_are_named(blobs):
-    X, y = blobs
-    with pytest.raises(ValueError, match="at least two classes, got \\[0\\]"):
-        EmbeddingClassifier(None).fit(X, np.where(y == 0, 0, -1))
-    with pytest.raises(ValueError, match="y has no labelled rows"):
-        EmbeddingClassifier(None).fit(X, np.full(len(y), -1))
-    with pytest.raises(ValueError, match="features"):
-        EmbeddingClassifier("none").fit(X, y)
-    with pytest.raises(ValueError, match="24 features"):
-        EmbeddingClassifier(None).fit(X, partly(y, 2)).predict(X[:, :5])
-    with pytest.raises(ValueError, match="NaN"):
-        EmbeddingClassifier(None).fit(np.vstack([X[:-1], np.full(24, np.nan)]), y)
