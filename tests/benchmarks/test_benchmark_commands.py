@@ -126,7 +126,6 @@ def test_a_second_call_does_nothing_again(command, finished, capsys):
 
 # The other commands go on as one of these does, and as ``mnist_tasks.py``.
 CUTS = {
-    coherence: (Log, "append", 6),
     detachment_nearby: (MMDInitializer, "score", 40),
     scale_and_weight: (torch.optim.Adam, "step", 30),
 }
