@@ -5,7 +5,7 @@ run declares.
 """
 
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cache, partial
 
 import pandas as pd
 
@@ -58,6 +58,7 @@ def _read(table: str, results: Results) -> Estimates:
     return scale_figures(results) if table == "scale_and_weight" else ratios_by_setting(results)
 
 
+@cache
 def agreement_table(library: Library) -> Table:
     """How many figures of ours agree with the paper's, by its tables."""
     rows = []
@@ -111,7 +112,7 @@ def appendix(library: Library, page: runs.Appendix) -> str:
         page=page,
         library=library,
         runs=runs,
-        ranking=ranking_table(library, every=True),
+        ranking=partial(ranking_table, library, every=True),
         tables_of=tables_of,
     )
     # Where a block is left out, no gap stands.

@@ -19,9 +19,12 @@ SCORE = ["method", "run", "n_labels", "task", "accuracy"]
 SHORT_COMMIT = 7
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Library:
-    """A folder with files of results, their pictures, and notes that a person wrote."""
+    """A folder with files of results, their pictures, and notes that a person wrote.
+
+    What is made of several files is made once for each library, whose files do not change.
+    """
 
     folder: Path
 

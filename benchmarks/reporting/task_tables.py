@@ -7,6 +7,7 @@ that N on these very tasks, among those that the same scores hold: another file 
 ones. It is chosen after the fact, to its own advantage.
 """
 
+from functools import cache
 from typing import Any
 
 import pandas as pd
@@ -209,6 +210,7 @@ WAYS = {
 }
 
 
+@cache
 def rows_of_all_files(library: Library) -> pd.DataFrame:
     """What the files hold of the paper's tasks, of scratch, ours and rivals."""
     parts = []
