@@ -276,23 +276,24 @@ RUNS = (
         "coherence.py --sections ablation --settings default uniformity_weight=0.111111 --runs 2",
         "half an hour on one core"),
     Run("mnist-quick.json", "The quick preset", "mnist_tasks.py", "eight minutes on 2 cores"),
-    Run("mnist-short.json", "One pass with K = 64, run 0",
-        f"{TASKS} --runs 1 --epochs 1 --n-perturbations 64 --n-labels 5 20 "
-        "--methods 'xavier/*/ours' 'xavier/*/scratch'", "ten minutes on 2 cores"),
     Run("again-table-1.json", "Table 1 again, run 0, by the rewritten engine",
-        f"{TASKS} --runs 1 --n-labels 5 20 {PAIR}", "an hour on 2 cores"),
+        f"{TASKS} --runs 1 --n-labels 5 20 {PAIR}", "an hour on 2 cores",
+        beside="mnist-full.json"),
     Run("again-coherence.json", "Coherence again, run 0, by the rewritten engine",
         f"{TASKS} --runs 1 --n-labels 5 20 --methods xavier/fcn/ours+coherence xavier/fcn/scratch",
-        "six minutes on 2 cores"),
+        "six minutes on 2 cores", beside="mnist-coherence.json"),
     Run("again-images.json", "Coherence of images again, runs 8 and 9, by the rewritten engine",
         f"{TASKS} --first-run 8 --runs 2 {DIGITS} {GRADED} "
-        "--methods xavier/fcn/ours+coherence features+logistic", "half an hour on 2 cores"),
+        "--methods xavier/fcn/ours+coherence features+logistic", "half an hour on 2 cores",
+        beside="mnist-images.json"),
     Run("again-convnet.json", "The convolutional network again, run 0, by the rewritten engine",
         f"{TASKS} --runs 1 --network convnet --epochs 1 --n-perturbations 64 --n-labels 5 "
-        "--methods convnet/ours convnet/scratch", "25 minutes on 2 cores"),
+        "--methods convnet/ours convnet/scratch", "25 minutes on 2 cores",
+        beside="mnist-convnet.json"),
     Run("again-random-labels.json", "Random labels again, run 0, by a loop of the benchmarks' own",
         f"{TASKS} --runs 1 --n-labels 5 20 --methods xavier/fcn/rlabel he/fcn+bn/rlabel "
-        "xavier/fcn/scratch he/fcn+bn/scratch", "two minutes on one core"),
+        "xavier/fcn/scratch he/fcn+bn/scratch", "two minutes on one core",
+        beside="mnist-full.json"),
     Run("mnist-cuda.json", "Run 0 with theta0s learned on a GPU",
         f"{TASKS} --runs 1 --n-labels 5 20 --methods xavier/fcn/ours "
         "xavier/fcn/ours+coherence xavier/fcn/scratch --device cuda",

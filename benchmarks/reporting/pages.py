@@ -18,7 +18,14 @@ from reporting.paper import figures_that_agree
 from reporting.results import Library, Results, made_with_table
 from reporting.study_tables import ratios_by_setting, scale_figures
 from reporting.tables import build_table
-from reporting.task_tables import FIGURES, differences_table, ranking_table, task_estimates, wide_of
+from reporting.task_tables import (
+    FIGURES,
+    INTERVALS,
+    differences_table,
+    ranking_table,
+    task_estimates,
+    wide_of,
+)
 
 
 def commands(library: Library) -> Table:
@@ -29,6 +36,19 @@ def commands(library: Library) -> Table:
         command = f"`python benchmarks/{run.command}`" + (f", {run.how}" if run.how else "")
         rows.append([f"`{run.file}`{', `.png`' if drawn else ''}", command, run.time])
     return Table("What wrote each file", pd.DataFrame(rows, columns=["file", "command", "about"]))
+
+
+def measured_again(library: Library) -> Table:
+    """Cells that were measured once more, minus themselves."""
+    frames = []
+    for run in runs.RUNS:
+        if run.file.startswith("again-"):
+            again, before = library.results(run.file), library.results(run.beside)
+            frames.append(differences_table(run.minus, again, before).frame)
+            frames[-1].insert(0, "file", f"`{run.file}`")
+    title = f"The new figure minus the first (points): {INTERVALS}"
+    frame = pd.concat(frames)[["file", "method", *map("N = {}".format, (5, 10, 20, 40))]]
+    return Table(title, frame.fillna("-"))
 
 
 # Name in this table, the paper's table, our file of it, and the rows that count.
@@ -125,6 +145,7 @@ DIGESTS: dict[str, Callable[[Library], Table]] = {
     "headline": headline_table,
     "ranking": ranking_table,
     "commands": commands,
+    "again": measured_again,
     "made_with": made_with,
     "worth": partial(claims_table, WORTH),
     "paper": partial(counted_claims, OF_PAPER, {"Tables 1 and 2": "^Table "}),
