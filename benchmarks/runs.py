@@ -205,11 +205,17 @@ RUNS = (
     Run("embeddings.json", "Embedded sentences", "embeddings.py --draws 3",
         "five hours on one core", how=IN_PARTS),
     Run("embeddings-setfit.json", "SetFit, on the two new sets of sentences",
-        "embeddings.py --sets hwu64 stackoverflow --n-labels 1 5 --draws 3 "
+        "embeddings.py --sets hwu64 stackoverflow --n-labels 1 2 5 --draws 3 "
+        f"{WITH_SETFIT}", "an hour and a half on one core", how=SETFIT_NEEDS),
+    Run("embeddings-setfit-twenty.json", "SetFit, with twenty labels of each class",
+        "embeddings.py --sets hwu64 stackoverflow --n-labels 20 --draws 1 "
         f"{WITH_SETFIT}", "an hour on one core", how=SETFIT_NEEDS),
     Run("embeddings-setfit-chosen.json", "SetFit, on the three other sets of sentences",
-        "embeddings.py --sets banking77 20-newsgroups clinc150 --n-labels 1 --draws 1 "
-        f"{WITH_SETFIT}", "half an hour on one core", how=SETFIT_NEEDS),
+        "embeddings.py --sets banking77 20-newsgroups clinc150 --n-labels 1 2 --draws 1 "
+        f"{WITH_SETFIT}", "an hour and a half on one core", how=SETFIT_NEEDS),
+    Run("embeddings-setfit-chosen-five.json", "SetFit, on two other sets, five labels",
+        "embeddings.py --sets banking77 clinc150 --n-labels 5 --draws 1 "
+        f"{WITH_SETFIT}", "an hour on one core", how=SETFIT_NEEDS),
     Run("real-data-features.json", "Report sets, by the stack on learned features",
         "real_data.py --split report --n-labels 1 5 20 --draws 3 --methods stacked "
         "'stacked, fresh' scratch 'head first' 'row+features'", "20 minutes on 2 cores", OTHER_DATA,
