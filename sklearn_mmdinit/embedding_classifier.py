@@ -96,7 +96,7 @@ class EmbeddingClassifier(PartlyLabelled):
         ``MMDInitializer((1024,), coherence=Coherence(walk_length=10))``, with fewer neighbours if
         few rows differ, trained without the paper's terms, by :class:`LearnedFeatures` with
         ``with_row=False``. A ``FrozenEstimator`` of fitted features is used as it is. None: no
-        features, which saves most of the time and loses some accuracy.
+        features, which saves most of the time. With few labels it may lose a point.
     unlabelled_label : int, float or str, default=None
         Label, such as -1, of rows that have none. They are used like ``X_unlabelled``.
     random_state : int, RandomState instance or None, default=None
