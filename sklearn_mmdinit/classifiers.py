@@ -551,7 +551,10 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
         first = not hasattr(self, "net_")
         self._check_parameters()
         if isinstance(self.class_weight, str):
-            raise ValueError(f"partial_fit needs a dict, got class_weight={self.class_weight!r}")
+            raise ValueError(
+                f"for partial_fit class_weight must be None or a dict, got {self.class_weight!r}, "
+                "whose weights need all rows"
+            )
         X, y, labelled = self._with_labels(X, y, reset=first)
         if first and classes is None:
             raise ValueError("classes must be passed in the first call of partial_fit")

@@ -70,8 +70,8 @@ class Coherence(BaseEstimator):
         Mean number of edges of the walks, from 1 to 10,000. The lengths have a geometric
         distribution.
     batch_size : int, default=256
-        Positive pairs a step, at least 2; capped at n_samples. The paper's terms use one
-        row of some of these pairs: as many rows as the initializer's ``batch_size``.
+        Positive pairs a step, at least 2; capped at n_samples. The paper's terms use the
+        first row of each of the first pairs: as many as the initializer's ``batch_size``.
     n_neighbors : int, default=10
         Edges of each row, which lead to its nearest neighbours. A row that equals others has one
         edge to one of them; its other edges lead to rows that differ. From 100,000 rows on,
@@ -123,8 +123,9 @@ class Coherence(BaseEstimator):
 
     Notes
     -----
-    Do not choose these parameters by ``MMDInitializer.score``. It is minus the loss, and each
-    value of a parameter has another loss. Choose them by the accuracy of a classifier:
+    Do not choose these parameters by ``MMDInitializer.score``. It is minus the loss, and they
+    change what the loss is: scores of different values cannot be compared. Choose them by the
+    accuracy of a classifier:
     ``GridSearchCV(MLPClassifier(warm_start_from=MMDInitializer(coherence=Coherence())),
     {"warm_start_from__coherence__separation": [1.5, 2.0, 4.0]})``.
 

@@ -67,7 +67,7 @@ def sklearn_mlp(
 
 
 def _untrained(classes: np.ndarray, n_features: int, structure: dict[str, Any]) -> MLPClassifier:
-    """A classifier with all fitted attributes of its version, but without training."""
+    """An untrained classifier with all attributes that its ``fit`` would set."""
     # scikit-learn sets the attributes itself in a first step, here on rows of zeros.
     fitted = MLPClassifier(**structure, random_state=0)
     fitted.partial_fit(np.zeros((len(classes), n_features)), classes, classes=classes)

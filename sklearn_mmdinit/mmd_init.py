@@ -80,7 +80,7 @@ def mmd_init_(module: nn.Module, data: Any, **params: Any) -> list[dict[str, flo
     A stream gives ``(a, b)``, or ``((a, b), labels)``, where a and b are two views: tensors of the
     same type and of one shape (n, ...) with at least two axes. In ``(x, labels)`` the labels must
     have another shape or type than x, or they are taken for a view. Without a coherence only the
-    first view is used, and of more than two views only the first two. A warning says so.
+    first view is used; with one, only the first two. A warning tells of views that are not used.
 
     With a coherence a mini-batch is what the loader gives; ``coherence.batch_size`` is used only
     for an IterableDataset without a DataLoader. The paper's terms take the first examples of each

@@ -198,9 +198,9 @@ class StackedStartsClassifier(PartlyLabelled):
     .. math:: p(x) = \sum_k w_k \, \mathrm{softmax}(\log p_k(x) / T_k).
 
     Cross-validation on the labels finds temperatures T and weights v that give held-out rows the
-    greatest likelihood, with one pseudo-observation for each classifier. The baseline u is 0 for
-    label spreading and for networks from the second start on; all others have equal weights. Let z
-    be the mean gain in log-likelihood of v over u, divided by its standard error. Then
+    greatest likelihood, with one pseudo-observation for each classifier. The baseline weights u
+    are 0 for label spreading and for networks from the second start on, and equal for all others.
+    Let z be the mean gain in log-likelihood of v over u, divided by its standard error. Then
 
     .. math:: w = s v + (1 - s) u, \qquad s = \Phi(z - \text{min_advantage}).
 

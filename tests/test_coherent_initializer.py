@@ -235,10 +235,10 @@ def test_auto_has_fewer_neighbours_where_few_rows_differ():
     init = MMDInitializer((4,), coherence="auto", n_perturbations=4, max_iter=1, random_state=0)
     most = clone(init).set_params(coherence=Coherence(n_neighbors=8))
     assert_same_fit(init.fit(X), most.fit(X))
-    with pytest.raises(ValueError, match="Only 9 of the 200 rows differ"):
+    with pytest.raises(ValueError, match="only 9 different rows among 200"):
         most.set_params(coherence__n_neighbors=9).fit(X)
     assert len(init.fit(np.random.default_rng(0).normal(size=(6, 3))).history_) == 1
-    with pytest.raises(ValueError, match="Only 1 of the 6 rows differ"):
+    with pytest.raises(ValueError, match="only 1 different rows among 6"):
         init.fit(np.ones((6, 3)))
 
 

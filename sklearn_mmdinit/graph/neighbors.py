@@ -52,8 +52,8 @@ def nearest_neighbors(
     representatives, kind = distinct_rows(X)
     if n_neighbors >= representatives.size:
         raise ValueError(
-            f"Only {representatives.size} of the {len(X)} rows differ, and {n_neighbors=} needs "
-            f"{n_neighbors + 1} or more. Check X, or lower n_neighbors."
+            f"X has only {representatives.size} different rows among {len(X)}, and "
+            f"{n_neighbors=} needs {n_neighbors + 1} or more. Check X, or lower n_neighbors."
         )
     if is_auto(n_components):
         n_components = None if have_one_length(X) else _N_COMPONENTS

@@ -39,9 +39,9 @@ FEW_POINTS = 32
 _SMALLEST_BANDWIDTH = 0.009375 / BANDWIDTH_FACTORS[0]
 
 # On a GPU the bandwidth is not checked. It is above _SMALLEST_BANDWIDTH, 0.15, if there are at
-# least this many samples and no more predictions than samples: in 2,000 draws of
-# predictions that make it small, the smallest was 0.153. With fewer samples it was too small: 0.08
-# with 32 of both, 0.12 with 64.
+# least this many samples and no more predictions than samples: in 2,000 trials with
+# predictions chosen to make it small, the smallest was 0.153. With fewer samples it was too small:
+# 0.08 with 32 of both, 0.12 with 64.
 _ENOUGH_SAMPLES = 128
 
 # Number of halvings in the search for the median distance. Its error is then 3e-5 of the largest

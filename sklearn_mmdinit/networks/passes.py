@@ -63,7 +63,7 @@ def dense_gradients_(module: nn.Module) -> None:
 
 @contextmanager
 def explained_single_row() -> Iterator[None]:
-    """Say in this block why batch normalization cannot pass a mini-batch of one row."""
+    """If batch normalization fails on a mini-batch of one row, raise an error that says why."""
     try:
         yield
     except ValueError as error:
@@ -232,9 +232,9 @@ def jacobian_norms(
     """Norms (B, d, L) of the rows of the Jacobians of the logits at theta0.
 
     The Jacobians are with respect to the input and to each pre-activation: the outputs of the calls
-    in `taps`, which is ``ModuleInfo.taps``. They treat the mean and variance of batch normalization
-    as constants. But the norms themselves are differentiated through both. Running
-    statistics are updated from X.
+    in `taps`, which is ``ModuleInfo.taps``. In them the mean and variance of batch normalization
+    are constants, but gradients of the norms flow through both. Running statistics are updated from
+    X.
     """
     statistics, layers = update_running_statistics(module, X), gram_layers(module)
     axes = {(module.get_submodule(tap.layer), tap.call): tap.axis for tap in taps}

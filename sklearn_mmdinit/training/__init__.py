@@ -14,8 +14,8 @@ from ..networks.passes import ROWS_OF_JACOBIANS
 # benchmark uses other tasks than the report.
 _PAPER = {"n_perturbations": 256, "learning_rate_init": 2e-4, "max_iter": 5}
 _COHERENT = {"n_perturbations": 32, "learning_rate_init": 4e-3}
-# With coherence and max_iter="auto" a training has at least n_samples / 20 steps; this bound itself
-# is between 225 and 3,000. It has at most 1,500 steps, or as many as that bound if it is larger.
+# With coherence and max_iter="auto" a training has at least m and at most max(m, 1,500) steps.
+# m is n_samples / 20, kept between 225 and 3,000.
 _ROWS_FOR_EACH_STEP, _SMALLEST_MINIMUM, _LARGEST_MINIMUM, _MAXIMUM = 20, 225, 3000, 1500
 
 

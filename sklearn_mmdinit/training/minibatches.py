@@ -81,7 +81,7 @@ class RowBatches:
         return min(max(int(_NUMBERS_AT_A_TIME / (self.size * numbers)), 1), _STEPS_AT_A_TIME)
 
     def order(self, epoch: int) -> np.ndarray:
-        """Rows (steps_an_epoch, size) of each step of an epoch."""
+        """Numbers of the rows (steps_an_epoch, size): a line for each step of an epoch."""
         n_rows = self.steps_an_epoch * self.size
         return permutation(self.seed, epoch, len(self.X))[:n_rows].reshape(-1, self.size)
 

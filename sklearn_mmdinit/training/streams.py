@@ -25,7 +25,7 @@ from .minibatches import Augmentation, augmented, augmented_on_device, takes_ten
 _FIRST_ROWS, _FIRST_NUMBERS = 2048, 1 << 24
 UNKNOWN = sys.maxsize  # rows of a loader without a length
 
-_END = object()  # of a pass; a loader may give None
+_END = object()  # marks the end of a pass; None may be what a loader gives
 
 # One tensor (B, ...), or two of the same shape: a mini-batch, or two views of it.
 Views = tuple[torch.Tensor, ...]
