@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array, issparse
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
+from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_array, check_memory
 
 from .._base.random_streams import seeds_of
@@ -105,7 +106,8 @@ def weighed_by_shared_neighbors(
     shared = np.empty(edges.nnz, dtype=np.float32)
     # Compares the two rows of each edge. A product of matrices would compare all pairs of rows.
     # Nearly all pairs share some popular neighbour, so the product would be almost dense.
-    for block in _blocks(degrees[starts] + degrees[edges.indices], block_size):
+    edges_a_block = max(block_size // (2 * int(degrees.max(initial=1))), 1)
+    for block in gen_batches(edges.nnz, edges_a_block):
         both = edges[starts[block]].multiply(edges[edges.indices[block]])
         shared[block] = both.sum(axis=1)
     with np.errstate(over="ignore"):  # the error below reports it
@@ -115,17 +117,6 @@ def weighed_by_shared_neighbors(
             f"shared_neighbor_power={power} makes weights too large for float32: use a smaller one"
         )
     return edges
-
-
-def _blocks(sizes: np.ndarray, block_size: int) -> Iterator[slice]:
-    """Slices of items of these sizes; if a slice has several, their sum is at most `block_size`."""
-    ends = np.r_[0, np.cumsum(sizes, dtype=np.int64)]
-    start = 0
-    while start < sizes.size:
-        most = ends[start] + block_size
-        stop = max(start + 1, int(np.searchsorted(ends, most, side="right")) - 1)
-        yield slice(start, stop)
-        start = stop
 
 
 # Transformers that a user brings
