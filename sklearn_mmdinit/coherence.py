@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_memory
 from torch import nn
 
 from ._base.environment import check_float32
-from ._base.random_streams import augmentation_generator
+from ._base.random_streams import Purpose, generator_of
 from ._base.validation import (
     AUTO,
     POSITIVE,
@@ -282,7 +282,7 @@ def check_augmentation(
     if takes_tensors(augmentation):
         augmented_on_device(augmentation, as_examples(rows).to(device), 0, 0, check_values=True)
     else:
-        augmented(augmentation, rows, augmentation_generator(0, 0))
+        augmented(augmentation, rows, generator_of(0, Purpose.AUGMENTATION, 0))
 
 
 def fit_embedding(coherence: Coherence, X: np.ndarray, seed: int) -> Any:

@@ -21,7 +21,7 @@ from ._base import module_factory as factories
 from ._base import validation as checks
 from ._base.environment import torch_device, without_caller_settings
 from ._base.mlp import ACTIVATIONS, INITS
-from ._base.random_streams import permutation, seeds_of, weights_seed
+from ._base.random_streams import Purpose, permutation, seed_of, seeds_of
 from ._base.row_scale import RowMoments, warn_if_another_scale
 from ._base.validation import warn_user
 from .coherence import (
@@ -674,7 +674,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         if learned is not None:  # a later y may miss classes
             of_labels = max(of_labels or 0, learned.architecture.n_classes)
         factory = factories.factory_of_initializer(
-            vars(self), self.n_features_in_, weights_seed(seed), of_labels
+            vars(self), self.n_features_in_, seed_of(seed, Purpose.WEIGHTS), of_labels
         )
         self._builder, theta0 = NetworkBuilder.of(
             factory.snapshot(), X, self.sampler, self.hidden_layer

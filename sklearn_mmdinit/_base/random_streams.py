@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import IntEnum
 from typing import Any
 
 import numpy as np
@@ -10,12 +11,30 @@ import torch
 from sklearn.utils import check_random_state
 from torch.utils.checkpoint import checkpoint
 
-# Keys of the independent streams of one seed.
-_STEP, _EPOCH, _WEIGHTS, _WALK, _AUGMENTATION, _LOADER = 0, 1, 2, 3, 4, 5
+
+class Purpose(IntEnum):
+    """What draws are for: each purpose has an independent stream of one seed."""
+
+    STEP = 0  # the networks of a step
+    EPOCH = 1  # the order of rows in an epoch
+    WEIGHTS = 2  # fresh weights
+    WALK = 3  # the random walks of a step
+    AUGMENTATION = 4  # the augmentation of a step
+    LOADER = 5  # a mini-batch of an epoch, made by a loader
 
 
 def _sequence(seed: int, *key: int) -> np.random.SeedSequence:
     return np.random.SeedSequence(seed, spawn_key=key)
+
+
+def generator_of(seed: int, purpose: Purpose, *key: int) -> np.random.Generator:
+    """NumPy's generator for a purpose; `key` holds the numbers of the step or epoch."""
+    return np.random.default_rng(_sequence(seed, purpose, *key))
+
+
+def seed_of(seed: int, purpose: Purpose, *key: int) -> int:
+    """The seed for a purpose of a generator that is not NumPy's; `key` as above."""
+    return int(_sequence(seed, purpose, *key).generate_state(1)[0])
 
 
 def seeds_of(random_state: Any, n: int) -> list[int]:
@@ -26,32 +45,7 @@ def seeds_of(random_state: Any, n: int) -> list[int]:
 
 def permutation(seed: int, epoch: int, n: int) -> np.ndarray:
     """The order in which an epoch visits `n` rows, an int64 array of shape (n,)."""
-    return np.random.default_rng(_sequence(seed, _EPOCH, epoch)).permutation(n)
-
-
-def weights_seed(seed: int) -> int:
-    """The seed of fresh weights, which share no draws with the perturbations."""
-    return int(_sequence(seed, _WEIGHTS).generate_state(1)[0])
-
-
-def walk_generator(seed: int, step: int) -> np.random.Generator:
-    """The generator of the random walks of a step."""
-    return np.random.default_rng(_sequence(seed, _WALK, step))
-
-
-def augmentation_generator(seed: int, step: int) -> np.random.Generator:
-    """The generator of the augmentation of a step."""
-    return np.random.default_rng(_sequence(seed, _AUGMENTATION, step))
-
-
-def augmentation_seed(seed: int, step: int) -> int:
-    """The seed of the global generators, for an augmentation that draws from them in a step."""
-    return int(_sequence(seed, _AUGMENTATION, step).generate_state(1)[0])
-
-
-def loader_seed(seed: int, epoch: int, number: int) -> int:
-    """The seed of the global generators while a loader makes a mini-batch of an epoch."""
-    return int(_sequence(seed, _LOADER, epoch, number).generate_state(1)[0])
+    return generator_of(seed, Purpose.EPOCH, epoch).permutation(n)
 
 
 class StepRandom:
@@ -66,7 +60,7 @@ class StepRandom:
 
     def at(self, step: int) -> StepRandom:
         """Move to the draws of a step; earlier draws have no influence."""
-        self._step_sequence = _sequence(self.seed, _STEP, step)
+        self._step_sequence = _sequence(self.seed, Purpose.STEP, step)
         words = self._step_sequence.generate_state(1 + len(self._parts)).tolist()
         for generator, word in zip(self.generators, words, strict=True):
             generator.manual_seed(word)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,7 @@ from sklearn.utils import gen_batches
 from torch import nn
 
 from .._base.environment import seeded_for_user_code
-from .._base.random_streams import (
-    augmentation_generator,
-    augmentation_seed,
-    permutation,
-    walk_generator,
-)
+from .._base.random_streams import Purpose, generator_of, permutation, seed_of
 from .._base.validation import add_error_context, shortened
 from ..graph.walks import Walk
 
@@ -42,15 +38,13 @@ class PositivePairs:
     def gathered(self, X: np.ndarray, starts: np.ndarray, first_step: int) -> np.ndarray:
         """Rows (n, 2 B, ...) of X for n steps: the rows `starts` (n, B), then the ends of walks."""
         steps = range(first_step, first_step + len(starts))
-        generators = [walk_generator(self.seed, step) for step in steps]
+        generators = [generator_of(self.seed, Purpose.WALK, step) for step in steps]
         ends = self.walk.ends(starts, self.mean_length, generators)
         rows = X[np.concatenate([starts, ends], axis=1)]
         if self.augmentation is None or takes_tensors(self.augmentation):
             return rows
-        changed = (
-            augmented(self.augmentation, rows_of_step, augmentation_generator(self.seed, step))
-            for rows_of_step, step in zip(rows, steps, strict=True)
-        )
+        generators = [generator_of(self.seed, Purpose.AUGMENTATION, step) for step in steps]
+        changed = map(augmented, repeat(self.augmentation), rows, generators)
         return np.stack(list(changed))
 
 
@@ -136,7 +130,7 @@ def augmented_on_device(
     reading values waits for the GPU.
     """
     name = shortened(f"augmentation={augmentation!r}")
-    draws = seeded_for_user_code(augmentation_seed(seed, step), batch.device)
+    draws = seeded_for_user_code(seed_of(seed, Purpose.AUGMENTATION, step), batch.device)
     with torch.no_grad(), draws, add_error_context(f"{name} was given a tensor on {batch.device}"):
         halves = [augmentation(half) for half in batch.chunk(2)]
     for half, changed in zip(batch.chunk(2), halves, strict=True):

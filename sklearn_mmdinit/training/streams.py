@@ -15,7 +15,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from .._base.environment import array_of, seeded_for_user_code
-from .._base.random_streams import augmentation_generator, loader_seed
+from .._base.random_streams import Purpose, generator_of, seed_of
 from .._base.validation import add_error_context, warn_user
 from . import Config
 from .minibatches import Augmentation, augmented, augmented_on_device, takes_tensors
@@ -88,7 +88,7 @@ class LoaderEpochs:
         first: Views | None = None
         n_rows = 0
         for number in count():
-            seed = loader_seed(self._seed, epoch, number)
+            seed = seed_of(self._seed, Purpose.LOADER, epoch, number)
             with self._context(), seeded_for_user_code(seed, further=further):
                 batches = iter(self._loader) if batches is None else batches
                 if (item := next(batches, _END)) is _END:
@@ -246,7 +246,8 @@ class StreamBatches:
         augmentation = self.augmentation
         if augmentation is not None and not takes_tensors(augmentation):
             rows = array_of(torch.cat(views))
-            changed = augmented(augmentation, rows, augmentation_generator(self.seed, step))
+            rng = generator_of(self.seed, Purpose.AUGMENTATION, step)
+            changed = augmented(augmentation, rows, rng)
             views, augmentation = [torch.from_numpy(changed)], None
         pinned = device.type == "cuda"
         batch = torch.cat([view.to(device, non_blocking=pinned) for view in views])
