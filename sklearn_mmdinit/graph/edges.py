@@ -30,8 +30,8 @@ def neighbor_graph(
     """Weights (n, n) of edges from each of the finite rows X (n, p) to the rows near it.
 
     A `graph` is a matrix of weights, or a transformer whose ``fit_transform(X)`` has the edges.
-    Edges are directed: on MNIST 91 % of the walks of mean length 10 then end in the class where
-    they started. With edges in both directions it is 81 %.
+    Edges are directed: more walks then end in the class where they started than with edges in both
+    directions.
     """
     if is_matrix(graph):
         return _checked(graph, X.shape[0])
@@ -93,9 +93,8 @@ def weighed_by_shared_neighbors(
     """The edges of a graph, each of weight (1 + shared neighbours of its two rows) ** power.
 
     Rows of one dense region share most of their neighbours. An edge between two regions joins rows
-    that share few (Jarvis & Patrick, 1973). On MNIST 93 % of the walks end in the class where they
-    started if the power is 2, and 91 % if it is 0. Edges are processed in blocks, whose rows have
-    at most `block_size` neighbours in all (about 25 MB). A block has at least one edge.
+    that share few (Jarvis & Patrick, 1973). Edges are processed in blocks, whose rows have at most
+    `block_size` neighbours in all (about 25 MB). A block has at least one edge.
     """
     ones = np.ones(graph.nnz, dtype=np.float32)
     edges = csr_array((ones, graph.indices, graph.indptr), shape=graph.shape)

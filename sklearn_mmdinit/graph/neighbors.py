@@ -107,8 +107,6 @@ def approximate(points: np.ndarray, n_neighbors: int) -> np.ndarray:
     return neighbors
 
 
-# `kneighbors()` without rows would leave out each row itself. It is not used, because it works
-# neither with pynndescent nor with a progress bar, and takes as long.
 def _without_self(nearest: np.ndarray, rows: np.ndarray, n_neighbors: int) -> np.ndarray:
     """The first (len(rows), n_neighbors) of the nearest that are not the row itself, int32."""
     is_self = nearest == rows[:, None]

@@ -1,9 +1,6 @@
 r"""Coherence, L_coh: predictions of a positive pair move together when the last layer is perturbed.
 
-The paper's loss treats each input alone: its predictions by networks near theta0 should spread over
-the whole simplex. This term is not the paper's. It favours functions that change little between the
-two inputs of a positive pair, such as neighbours in the nearest-neighbour graph of the data,
-because the classes of real tasks change little there.
+This term is not the paper's; the docstring of ``Coherence`` says what it is for.
 
 A perturbation of the last layer alone changes a logit at x by :math:`\epsilon_W \cdot h(x) +
 \epsilon_b`, where h(x) are the n last hidden activations. Over the draws of epsilon, the changes at
