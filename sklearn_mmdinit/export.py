@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.neural_network import MLPClassifier
+from torch.nn.utils.fusion import fuse_linear_bn_eval
 
 from .theta0 import Theta0
 
@@ -14,29 +15,18 @@ __all__ = ["sklearn_mlp"]
 # Activations that scikit-learn has too, under the same names.
 _ACTIVATIONS = ("relu", "tanh")
 
-# Batch normalization adds this to variances: PyTorch's default, which an MLP has.
-_EPS = 1e-5
-
 
 def folded_layers(theta0: Theta0) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    r"""Weights (n_in, n_out) and biases (n_out,) of each layer, with batch normalization folded in.
+    """Weights (n_in, n_out) and biases (n_out,) of each layer, with batch normalization folded in.
 
-    With running mean m and variance v, normalization is affine,
-    :math:`g (W h + b - m) / \sqrt{v + \epsilon} + c = (s W) h + s (b - m) + c` with
-    :math:`s = g / \sqrt{v + \epsilon}`, in float64.
+    In float64, where the float32 of theta0 is exact.
     """
-    weights = [array.astype(np.float64) for array in theta0.coefs]
-    biases = [array.astype(np.float64) for array in theta0.intercepts]
-    if theta0.architecture.keywords["batch_norm"]:
-        for layer in range(len(weights) - 1):
-            g, c, m, v = (
-                theta0.arrays[f"norms.{layer}.{name}"].astype(np.float64)
-                for name in ("weight", "bias", "running_mean", "running_var")
-            )
-            s = g / np.sqrt(v + _EPS)
-            weights[layer] = weights[layer] * s
-            biases[layer] = s * (biases[layer] - m) + c
-    return weights, biases
+    module: Any = theta0.to_module().double().eval()
+    linears = [*module.linears]
+    for layer, norm in enumerate(module.norms):
+        linears[layer] = fuse_linear_bn_eval(linears[layer], norm)
+    weights = [linear.weight.detach().numpy().T for linear in linears]
+    return weights, [linear.bias.detach().numpy() for linear in linears]
 
 
 def sklearn_mlp(
