@@ -98,6 +98,7 @@ def inspect_module(
     elif last is not None and last.gives_logits:
         is_linear = isinstance(module.get_submodule(last.layer), nn.Linear)
         last_layer = last.layer if is_linear else ""
+    bias: Any = module.get_submodule(last_layer).bias if last_layer else None
     info = ModuleInfo(
         n_classes=seen.n_classes,
         sampler="gram",
@@ -105,13 +106,22 @@ def inspect_module(
         taps=tuple(call.tap for call in calls if call is not last and call.tap.axis >= 0),
         calls=tuple(call.layer for call in calls),
         last_layer=last_layer,
-        n_biases=_n_biases(module.get_submodule(last_layer)) if last_layer else None,
+        n_biases=len(bias) if bias is not None and bias.requires_grad else None,
         draws=seen.draws,
         stateful=seen.stateful or has_hooks(module),
     )
     if sampler != "functional" and gram_layers(module) and X.is_floating_point():
         return info
-    why = "sampler='functional' was given" if sampler == "functional" else _why_not_gram(module)
+    if sampler == "functional":
+        why = "sampler='functional' was given"
+    elif has_hooks(module):
+        why = "it has hooks, which the gram sampler would not call"
+    else:
+        why = (
+            "gram serves an MLP, or an nn.Sequential of nn.Linear, elementwise layers, "
+            "nn.BatchNorm1d and a first nn.Flatten, if its last layer is nn.Linear, each layer is "
+            "used once and X holds floats"
+        )
     if sampler == "gram":
         raise ValueError(
             f"sampler='gram' cannot perturb the module {name}: {why}; use sampler='functional' or "
@@ -140,21 +150,6 @@ def inspect_logits(module: nn.Module, X: torch.Tensor) -> tuple[int, str]:
     _warn_if_unregistered(module, logits)
     last = [name for name, output in outputs if output.ndim == 2 and _is_same(output, logits)]
     return logits.shape[1], last[-1] if last else ""
-
-
-def _n_biases(layer: Any) -> int | None:
-    learned = layer.bias is not None and layer.bias.requires_grad
-    return layer.out_features if learned else None
-
-
-def _why_not_gram(module: nn.Module) -> str:
-    if has_hooks(module):
-        return "it has hooks, which the gram sampler would not call"
-    return (
-        "gram serves an MLP, or an nn.Sequential of nn.Linear, elementwise layers, nn.BatchNorm1d "
-        "and a first nn.Flatten, if its last layer is nn.Linear, each layer is used once and X "
-        "holds floats"
-    )
 
 
 # Inspection
