@@ -40,7 +40,7 @@ classifiers = {
     "from fresh weights": NetClassifier(net, **training),
     "from learned weights": NetClassifier(warm_start_from=init, **training),
 }
-fig, axes = plt.subplots(1, 2, figsize=(9, 4.6), layout="constrained")
+fig, axes = plt.subplots(1, 2, figsize=(9, 5.2), layout="constrained")
 for ax, (name, clf) in zip(axes, classifiers.items(), strict=True):
     clf.fit(train, y_train)
     ConfusionMatrixDisplay.from_estimator(clf, test, y_test, ax=ax, colorbar=False, cmap="Blues")
