@@ -444,9 +444,11 @@ def neighbor_agreement(
         start[rows[train], indices[train]] = 1.0
         votes = spread_labels(steps, start, p_end * start, 1 - p_end, n_rounds)
         model = LogisticRegression(max_iter=1000).fit(X[rows[train]], indices[train])
-        guesses[0, test] = votes[rows[test]].argmax(axis=1)
-        guesses[1, test] = model.predict(X[rows[test]])
         guesses[2, test] = np.bincount(indices[train]).argmax()
+        guesses[1, test] = model.predict(X[rows[test]])
+        # Labels reach no row of another component of the graph.
+        reached = votes[rows[test]].any(axis=1)
+        guesses[0, test] = np.where(reached, votes[rows[test]].argmax(axis=1), guesses[2, test])
     held_out = np.concatenate([test for _, test in folds])
     is_right = guesses[:, held_out] == indices[held_out]
     neighbors, linear, frequent = is_right.mean(axis=1).tolist()

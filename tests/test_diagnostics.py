@@ -270,3 +270,11 @@ def test_neighbors_agree_where_classes_are_clusters_and_not_where_a_line_parts_t
             X[known], named[known], unlabelled_label=mark, random_state=0
         )
         assert all_known.n_labels == 80
+
+
+def test_a_row_that_no_walk_reaches_counts_as_the_most_frequent_class():
+    rng = np.random.default_rng(0)
+    X = np.repeat([[0.0, 0.0], [50.0, 0.0], [0.0, 50.0]], 30, axis=0) + rng.normal(size=(90, 2))
+    y = np.full(90, -1)
+    y[[0, 1]], y[[30, 31, 32, 33, 34, 35, 60]] = 0, 1  # one label in the third group
+    assert neighbor_agreement(X, y, unlabelled_label=-1, random_state=0).neighbors == 1.0
