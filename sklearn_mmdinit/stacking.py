@@ -182,7 +182,8 @@ def _automatic_classifiers(X: Any, unlabelled: Any) -> list[tuple[str, Any]]:
     if X.shape[0] <= _MAX_SVC_ROWS:
         classifiers.append(("svc", SVC(C=10.0)))
     if unlabelled.shape[0] and not issparse(X):
-        rows = np.concatenate([X[:_MAX_UNLABELLED], unlabelled])
+        every = -(-len(X) // _MAX_UNLABELLED)  # rows may be sorted by class
+        rows = np.concatenate([X[::every], unlabelled])
         if count_distinct(rows, N_NEIGHBORS + 1) > N_NEIGHBORS:
             classifiers.append((_SPREAD, NeighborSpreading(Neighborhood(rows))))
     return classifiers
