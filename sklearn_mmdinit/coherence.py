@@ -70,8 +70,8 @@ class Coherence(BaseEstimator):
         Mean number of edges of the walks, from 1 to 10,000. The lengths have a geometric
         distribution.
     batch_size : int, default=256
-        Positive pairs a step, at least 2; capped at n_samples. The paper's terms use the
-        first row of each of the first pairs: as many as the initializer's ``batch_size``.
+        Positive pairs a step, at least 2; capped at n_samples. The paper's terms use
+        only the first row of a pair, and only n pairs: n is the initializer's ``batch_size``.
     n_neighbors : int, default=10
         Edges of each row, which lead to its nearest neighbours. A row that equals others has one
         edge to one of them; its other edges lead to rows that differ. From 100,000 rows on,

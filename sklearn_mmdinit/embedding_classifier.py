@@ -92,11 +92,12 @@ class EmbeddingClassifier(PartlyLabelled):
     ----------
     features : "auto", transformer or None, default="auto"
         Learned features h. A clone of it learns from all rows, scaled to the length
-        ``sqrt(n_features)``, so that their values are about 1. "auto": the hidden activations of
-        ``MMDInitializer((1024,), coherence=Coherence(walk_length=10))``, with fewer neighbours if
-        few rows differ, trained without the paper's terms, by :class:`LearnedFeatures` with
-        ``with_row=False``. A ``FrozenEstimator`` of fitted features is used as it is. None: no
-        features, which saves most of the time. With few labels it may lose a point.
+        ``sqrt(n_features)``, so that their values are about 1. "auto":
+        ``LearnedFeatures([init], with_row=False)``, where init is
+        ``MMDInitializer((1024,), coherence=Coherence(walk_length=10))`` without the paper's terms.
+        If few rows differ, its graph has fewer neighbours. A ``FrozenEstimator`` of fitted features
+        is used as it is. None: no features, which saves most of the time. With few labels it may
+        lose a point.
     unlabelled_label : int, float or str, default=None
         Label, such as -1, of rows that have none. They are used like ``X_unlabelled``.
     random_state : int, RandomState instance or None, default=None

@@ -499,9 +499,9 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         then what was learned up to the last window or epoch. ``partial_fit`` goes on from there,
         and its first call completes the unfinished epoch. An earlier interrupt raises
         KeyboardInterrupt. If a Pipeline, a classifier or another initializer calls ``fit``, an
-        interrupt always ends the whole call, and only the checkpoint is kept. A parameter search
-        is an exception: an interrupted initializer counts as fitted, and the search goes on with
-        the next candidate. Only an interrupt before the first window or epoch ends the search.
+        interrupt ends the whole call, and only the checkpoint is kept. If a parameter search calls
+        ``fit`` of the initializer itself, the initializer counts as fitted, and the search goes on
+        with the next candidate; an interrupt before the first window or epoch ends the search.
 
         Parameters
         ----------

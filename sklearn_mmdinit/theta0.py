@@ -441,7 +441,8 @@ def remove_unfinished_files(path: Path) -> None:
 
 def read_whole(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     """Arrays and texts of a safetensors file; a ValueError if it is damaged."""
-    with open(path, "rb"):  # raises the right OSError: safe_open calls any such file missing
+    # Raises the right OSError: safe_open calls every file that it cannot open missing.
+    with open(path, "rb"):
         pass
     try:
         with safe_open(path, framework="numpy") as file:

@@ -1,7 +1,7 @@
 """Augmentations of images and tables, and features of images for the search of neighbours.
 
-Images are flat rows, or have the axes height and width, channels, height and width, or height,
-width and channels.
+Images are flat rows, or have the axes (height, width), (channels, height, width) or (height, width,
+channels).
 """
 
 from __future__ import annotations
@@ -100,8 +100,8 @@ class RandomAffine(BaseEstimator):
         Whether to exchange left and right of each image with probability 1/2.
     image_shape : tuple of int or None, default=None
         Shape of the image in a flat row: (height, width), (channels, height, width) or (height,
-        width, channels). None: a square of one channel. It is not needed if X has images with two
-        axes, height and width, or three. The last of three axes counts channels if it has at most 4
+        width, channels). None: a square of one channel. Not needed if the images of X have two
+        axes, (height, width), or three. The last of three axes counts channels if it has at most 4
         values and the first has more; else the first axis does.
 
     See Also

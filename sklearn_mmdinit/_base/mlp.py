@@ -77,7 +77,7 @@ class MLP(nn.Module):
     torch.Size([2, 3])
     """
 
-    # Files of theta0 contain this name, so that the class may move to another file.
+    # Files of theta0 store this name. It is fixed, so that the class may move to another file.
     __module__ = "sklearn_mmdinit"
 
     def __init__(

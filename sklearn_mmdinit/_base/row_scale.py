@@ -103,9 +103,9 @@ def warn_if_another_scale(X: Any, mean: np.ndarray | None, spread: np.ndarray | 
     median_distance, mean_distance, variance = compare_scales(X, mean, spread)
     if median_distance > _FAR:
         size = median_distance
-        what = "lie {} times as far from the mean of those rows as those rows do"
+        what = "are {} times as far from the mean of the learned rows as these are themselves"
     elif mean_distance < _NEAR and variance < _NARROW:
-        size, what = variance, "vary {} times as much as those rows"
+        size, what = variance, "vary {} times as much as the learned rows"
     else:
         return
     how = what.format(f"{math.sqrt(size):.1g}" if size < 1 else f"{math.sqrt(size):.2g}")

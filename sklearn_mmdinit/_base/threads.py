@@ -49,8 +49,8 @@ def _set_num_threads_here(n: int) -> None:
     """Set the number of PyTorch's threads for the calling thread alone.
 
     PyTorch's own function also changes the default for new threads. A helper thread therefore saves
-    this default before the call and restores it afterwards. Another thread that starts between the
-    two gets the wrong default. To prevent that, estimators first call
+    this default before the call and restores it afterwards. A thread that starts between the two
+    would get the wrong default. So the thread of an estimator first calls
     :func:`num_threads_when_settled`, which waits for the lock.
     """
     if n == torch.get_num_threads():

@@ -109,9 +109,9 @@ def warn_if_encoded(y: np.ndarray, labelled: np.ndarray, unlabelled_label: Any) 
     if labels == [*range(len(labels))]:
         warn_user(
             f"y has no rows with unlabelled_label={unlabelled_label!r}, and its labels are 0, 1, "
-            "...: VotingClassifier and cross_val_predict(method='predict_proba') encode labels in "
-            "this way, and make a class of the unlabelled rows; leave these rows out of X, and fit "
-            "the initializer on all rows first. If all rows have a label, set unlabelled_label=None"
+            "... If VotingClassifier or cross_val_predict(method='predict_proba') called fit, it "
+            "made a class of the unlabelled rows: fit the initializer on all rows first, and give "
+            "them only the rows with a label. If all rows have a label, set unlabelled_label=None"
         )
 
 

@@ -3,8 +3,8 @@
 A prediction is one number p in [0, 1], and distances are sqrt(2) |p - q|. The points are spread on
 a regular grid by sixth-order Lagrange weights. On the grid, sums of the kernel are a convolution,
 computed by FFTs. The same weights interpolate its values and derivatives at the points. For the
-smallest of the nine bandwidths the relative error is below 1e-6, no more than float32's rounding
-when all pairs are summed. The error of derivatives is below 4e-5 of the largest one.
+smallest of the nine bandwidths the relative error is below 1e-6. A sum over all pairs in float32
+has a rounding error of this size. The error of derivatives is below 4e-5 of the largest one.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _N_HALVINGS = 14
 
 @cache
 def _lagrange_coefficients(device: torch.device) -> torch.Tensor:
-    """Coefficients (power, 12): of Lagrange polynomials for -2 .. 3, then of their derivatives."""
+    """Coefficients (power, 12): a column for each Lagrange polynomial, then for each derivative."""
     nodes = torch.arange(_ORDER, dtype=torch.float64) - 2
     polynomials = torch.linalg.inv(torch.vander(nodes, increasing=True))
     derivatives = torch.zeros_like(polynomials)

@@ -85,8 +85,8 @@ def with_gradient(
     """Values (n,) of n points; their gradient is computed together with them, on threads.
 
     So the matrices of all pairs need not be kept for the backward pass. The gradient is that of the
-    sum of all values. So a caller may use the values only through their sum, unless each value
-    depends on its own point alone.
+    sum of all values. It is right only if the caller sums the values, or if each value depends on
+    its own point alone.
     ``pieces_of(start, stop)`` computes values and gradients of some of the points.
     ``definition(points)`` computes the values by plain operations, for second derivatives.
     `n_numbers` is how many numbers are computed in all; if it is small, one thread computes them.

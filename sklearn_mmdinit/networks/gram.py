@@ -49,9 +49,9 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_
 # 2 % longer.
 _NUMBERS_IN_CACHE = 275_000
 _ARRAYS_A_LAYER = 3  # normals, outputs and activations
-# Weights are drawn directly if a layer has at least this many rows for each of its inputs and its
-# bias. This takes a third to a tenth of the time. The value 1 would save time in more layers, but
-# change the figures that tests hold.
+# Weights are drawn directly if n_rows >= _MANY_ROWS * (n_in + 1), with 1 for the bias. This takes a
+# third to a tenth of the time. The value 1 would save time in more layers, but tests compare with
+# numbers that it would change.
 _MANY_ROWS = 2
 
 # A pivot below this fraction of its diagonal entry is only rounding error: its row is a linear

@@ -357,9 +357,9 @@ def _axis(shape: torch.Size, fewer: torch.Size, n_rows: int) -> int:
 
 
 def _last_call(calls: Sequence[_Call], hidden_layer: str | None, module: nn.Module) -> _Call | None:
-    """The call that returns the logits; None without calls.
+    """The call that returns the logits, or None if there are no calls.
 
-    If no call does: the last call of `hidden_layer`; without `hidden_layer` the last call of all.
+    If none returns them: the last call of `hidden_layer`, or of all if `hidden_layer` is None.
     """
     if hidden_layer is not None:
         linear = linear_layers(module, [call.layer for call in calls])

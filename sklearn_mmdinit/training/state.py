@@ -31,7 +31,7 @@ class State:
     # Number of steps of an epoch, as far as known; 0 before training, and infinite while the first
     # pass over a stream without a length has not ended.
     steps_an_epoch: float = 0.0
-    # max_iter at the first epoch: the number of epochs of the learning rate schedule.
+    # max_iter when training began: the schedule of the learning rate is for so many epochs.
     n_planned_epochs: int = 1
     fell_at: int = sys.maxsize  # the first step with a lower learning rate; large if there is none
     # Mean of L_coh over each span of steps; sum and number of steps of the unfinished span.

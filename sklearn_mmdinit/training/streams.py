@@ -73,7 +73,7 @@ class LoaderEpochs:
             return np.concatenate([rows_of(views[0]) for views in self._read])
 
     def of(self, epoch: int) -> Iterator[Views]:
-        """The views of each mini-batch of an epoch; those of the first pass only once."""
+        """The views of each mini-batch of an epoch; the first epoch can be read only once."""
         while epoch == 0 and self._read:
             yield self._read.popleft()  # its memory can then be freed
         yield from self._rest if epoch == 0 else self._pass(epoch)
@@ -205,8 +205,8 @@ class StreamBatches:
     integers: bool  # whether the module takes integers
     seed: int  # of the augmentation
     augmentation: Augmentation | None
-    # Steps of an epoch, at first from the training's state. An estimate from the loader's length
-    # replaces a 0, and each pass corrects it.
+    # Steps of an epoch. It begins with the value in the training's state. If that is 0, it is
+    # estimated from the loader's length. Each pass corrects it.
     steps_an_epoch: float
 
     def __post_init__(self) -> None:
