@@ -218,15 +218,20 @@ def _check_embedding(coherence: Coherence) -> None:
     if isinstance(embedding, type) or not all(hasattr(embedding, name) for name in needed):
         valid = "None or an estimator with fit and transform"
         raise TypeError(f"embedding must be {valid}, got {embedding!r}")
-    last = embedding
+    check_changes_rows("embedding", embedding)
+    if brings_edges(coherence):
+        raise ValueError("embedding has no effect if the graph is a matrix; use one of the two")
+
+
+def check_changes_rows(name: str, transformer: Any) -> None:
+    """Raise a ValueError if a transformer is, or ends in, an initializer that passes rows on."""
+    last = transformer
     while isinstance(last, FrozenEstimator | Pipeline):
         last = last.estimator if isinstance(last, FrozenEstimator) else last.steps[-1][1]
     output = getattr(last, "output", None)
     if isinstance(output, str) and output == "passthrough":
-        name = f"embedding={type(last).__name__}(output='passthrough')"
-        raise ValueError(f"{name} returns its rows unchanged; use output='hidden'")
-    if brings_edges(coherence):
-        raise ValueError("embedding has no effect if the graph is a matrix; use one of the two")
+        given = f"{name}={type(last).__name__}(output='passthrough')"
+        raise ValueError(f"{given} returns its rows unchanged; use output='hidden'")
 
 
 # The settings of a checkpoint

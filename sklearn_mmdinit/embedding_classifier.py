@@ -16,7 +16,7 @@ from ._base import validation as checks
 from ._base.environment import without_caller_settings
 from ._base.random_streams import seeds_of
 from .classifiers import PartlyLabelled
-from .coherence import coherence_of
+from .coherence import check_changes_rows, coherence_of
 from .fine_tuning import labels
 from .fine_tuning.head import linear_head
 from .graph.label_spreading import N_NEIGHBORS, Neighborhood, NeighborSpreading
@@ -190,6 +190,7 @@ class EmbeddingClassifier(PartlyLabelled):
             If X or a parameter is not valid, or y has labels of fewer than two classes.
         """
         checks.check_parameters(self)
+        check_changes_rows("features", self.features)
         X, y, labelled = self._with_labels(X, y, reset=True, ensure_min_samples=2)
         self.classes_, indices = labels.learn_classes(y[labelled], None, self.unlabelled_label)
         more_rows = labels.validate_unlabelled(X_unlabelled, partial(self._validated, reset=False))

@@ -312,6 +312,7 @@ table(
     ("y", (-y,), ValueError, r"at least two classes, got \[0\]"),
     ("y", (y - y - 1,), ValueError, "y has no labelled rows"),
     ("features", ("none",), ValueError),
+    ("features", USELESS, ValueError, "unchanged; use output='hidden'"),
 )
 
 # Images and tables.
