@@ -532,6 +532,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
     def _fit(self, X: Any, y: Any = None, epochs: LoaderEpochs | None = None) -> Self:
         """Learn theta0 from rows X, or from epochs of a loader, whose first rows are X."""
         X = self._validated(X, reset=self._learned() is None)
+        y = labels.one_for_each_row(X, y)
         labels.warn_if_few(X, y)
         coherence = coherence_of(self.coherence, X)
         config, fresh = self._begin(X, y, coherence, len(X) if epochs is None else epochs.n_rows)
@@ -586,6 +587,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         """
         first = not hasattr(self, "_state")
         X = self._validated(X, reset=first)
+        y = labels.one_for_each_row(X, y)
         coherence = coherence_of(self.coherence, X)
         if first:
             config, state = self._begin(X, y, coherence, len(X))

@@ -59,7 +59,7 @@ def _flat(X: np.ndarray) -> np.ndarray:
 def _learned(initializer: Any, name: str, X: np.ndarray, n_classes: int | None) -> Any:
     """The initializer, fitted to rows X."""
     # Only the number of classes in y affects an initializer.
-    y = None if n_classes is None else np.arange(n_classes)
+    y = None if n_classes is None else range(n_classes)
     with checks.inside_another(), checks.add_error_context(name):
         return initializer.fit(X, y)
 
@@ -197,6 +197,7 @@ class LearnedFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         checks.check_parameters(self)
         widths = checks.check_widths(self.hidden_layer_sizes)
         (X,) = checks.examples_checked(self, X, reset=True, ensure_min_samples=2)
+        y = labels.one_for_each_row(X, y)
         if checks.is_auto(self.initializers):
             if X.ndim > 2:
                 raise ValueError(

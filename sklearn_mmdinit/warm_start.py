@@ -273,7 +273,7 @@ class Start:
         """The start after a clone of the initializer has learned from all rows."""
         initializer = seeded(self.source, seed)
         # Only the number of classes in y affects an initializer.
-        y = np.arange(self.architecture.n_classes)
+        y = range(self.architecture.n_classes)
         rows = joined([X, *X_unlabelled]) if X_unlabelled else X  # a memory map is not copied
         with (
             inside_another(),

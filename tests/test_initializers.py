@@ -17,14 +17,14 @@ from sklearn import config_context
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
-from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.exceptions import ConvergenceWarning, DataConversionWarning, NotFittedError
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from torch import nn
 
 from helpers import SAME_DRAWS, seeded
 from nets import assert_same_arrays, assert_same_fit
-from sklearn_mmdinit import Coherence, MLPClassifier, MMDInitializer
+from sklearn_mmdinit import Coherence, LearnedFeatures, MLPClassifier, MMDInitializer
 from test_checkpoint import before_steps, interrupted_at
 
 # 80 rows by 16: five steps an epoch.
@@ -524,6 +524,21 @@ def test_the_number_of_classes_is_that_of_labels(y, n_classes):
     init = MMDInitializer((3,), max_iter=0, random_state=0)
     assert init.fit(X, y).config_.n_classes == n_classes
     assert init.set_params(n_classes=5).fit(X, y).config_.n_classes == 5
+
+
+def test_labels_are_one_for_each_row_and_may_be_a_column():
+    X, y = np.random.default_rng(0).normal(size=(24, 4)), np.arange(24) % 4 - 1
+    init = MMDInitializer((3,), max_iter=0, random_state=0)
+    features = LearnedFeatures([init])
+    for column in (y[:, None], pd.DataFrame({"label": y})):
+        with pytest.warns(DataConversionWarning, match="column-vector"):
+            assert init.fit(X, column).config_.n_classes == 3
+        with pytest.warns(DataConversionWarning, match="column-vector"):
+            (learned,) = features.fit(X, column).initializers_
+        assert learned.config_.n_classes == 3
+    for fit in (init.fit, init.fit_transform, init.partial_fit, features.fit):
+        with pytest.raises(ValueError, match=r"\[24, 20\]"):
+            fit(X, y[:20])
 
 
 def test_few_rows_that_all_have_a_label_are_a_warning():

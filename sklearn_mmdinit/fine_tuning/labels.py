@@ -36,6 +36,18 @@ def missing_in(y: np.ndarray) -> np.ndarray:
     return np.array(missing, dtype=bool)
 
 
+def one_for_each_row(X: Any, y: Any) -> Any:
+    """Labels, one for each row of X; those of one column become (n,).
+
+    A ``range`` stays: our estimators give an initializer the classes alone in this way.
+    """
+    if y is None or isinstance(y, range):
+        return y
+    y = np.asarray(array_of(y), dtype=object)
+    check_consistent_length(X, y)
+    return y if y.ndim > 1 and y.shape[1] != 1 else column_or_1d(y, dtype=object, warn=True)
+
+
 def n_classes_in(y: Any) -> int | None:
     """How many classes labels have without -1, NaN and None; None if fewer than two."""
     if y is None or (labels := np.asarray(y, dtype=object)).ndim != 1:
