@@ -8,6 +8,7 @@ import os
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Any, cast
 
 import numpy as np
@@ -145,7 +146,7 @@ def with_params(initializer: Any, params: Mapping[str, Any]) -> Any:
     already. Else it is an unfitted copy.
     """
     before = initializer.get_params(deep=True)
-    changed = {k: v for k, v in params.items() if k not in before or v is not before[k]}
+    changed = {k: v for k, v in params.items() if k not in before or not _same(v, before[k])}
     if not changed:
         return initializer
     keeps_theta0 = all(k == "verbose" or k.split("__")[-1] == "random_state" for k in changed)
@@ -155,6 +156,14 @@ def with_params(initializer: Any, params: Mapping[str, Any]) -> Any:
             setattr(copied, part, clone(before[part]))
         return copied.set_params(**changed)
     return clone(initializer).set_params(**changed)
+
+
+def _same(value: Any, other: Any) -> bool:
+    """Whether two values are one object, or equal numbers, texts or tuples of them."""
+    if isinstance(value, tuple) and isinstance(other, tuple):
+        return len(value) == len(other) and all(map(_same, value, other))
+    plain = isinstance(value, Real | str) and isinstance(other, Real | str)
+    return value is other or (plain and bool(value == other))
 
 
 # Where training starts

@@ -202,6 +202,9 @@ def test_what_changes_nothing_of_theta0_leaves_it_fitted(data, fitted):
     clf = MLPClassifier(warm_start_from=fitted, **AT_THETA0, random_state=0)
     clf.set_params(**clf.get_params())
     assert clf.warm_start_from is fitted, "these are the values that it has"
+    equal = {"scale": float("0.1"), "hidden_layer_sizes": (*fitted.hidden_layer_sizes,)}
+    clf.set_params(**{f"warm_start_from__{name}": value for name, value in equal.items()})
+    assert clf.warm_start_from is fitted, "equal values are other objects"
     clf.set_params(warm_start_from__random_state=7)
     assert (clf.warm_start_from.random_state, fitted.random_state) == (7, 0)
     assert_same_arrays(clf.fit(*data).theta0_, fitted.theta0_)
