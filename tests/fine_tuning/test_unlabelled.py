@@ -12,7 +12,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
 from nets import Counting, fits
-from sklearn_mmdinit import MLPClassifier, StackedStartsClassifier
+from sklearn_mmdinit import EmbeddingClassifier, MLPClassifier, StackedStartsClassifier
 
 
 @pytest.fixture(scope="module")
@@ -62,9 +62,9 @@ def test_where_all_rows_have_a_label_it_is_said(data):
     with pytest.warns(UserWarning, match="y has no rows with unlabelled_label=-1"):
         assert small(unlabelled_label=-1).fit(X[::3], few[::3]).classes_.tolist() == [0, 1, 2]
     # It encodes labels: -1 becomes 0, and a class.
-    voting = VotingClassifier([("net", small(unlabelled_label=-1))])
-    with pytest.warns(UserWarning, match="VotingClassifier and cross_val_predict"):
-        voting.fit(X, few)
+    for member in (small(unlabelled_label=-1), EmbeddingClassifier(None, unlabelled_label=-1)):
+        with pytest.warns(UserWarning, match="VotingClassifier and cross_val_predict"):
+            VotingClassifier([("member", member)]).fit(X, few)
     # No codes of classes are strings, or numbers that do not begin at 0.
     small(unlabelled_label="?").fit(X, np.array(list("abc"))[y])
     small(unlabelled_label=-1).fit(X, y + 1)
