@@ -363,6 +363,11 @@ class StackedStartsClassifier(PartlyLabelled):
             cloned.starts = fitted_or_cloned(self.starts, cloned.starts)
         return cloned
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
     @without_caller_settings()
     @checks.all_or_nothing
     def fit(

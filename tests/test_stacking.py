@@ -23,6 +23,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
+from sklearn.utils import get_tags
 
 from nets import Conv, Counting, fits
 from sklearn_mmdinit import MLPClassifier, MMDInitializer, NetClassifier, StackedStartsClassifier
@@ -322,6 +323,7 @@ def test_sparse_rows_and_weights_reach_the_members_that_take_them(digits):
     some = np.where(np.arange(60) % 2, -1, y)
     network = MLPClassifier((7,), max_iter=2)
     clf = StackedStartsClassifier(network, unlabelled_label=-1, cv=2, random_state=0)
+    assert get_tags(clf).input_tags.sparse
     clf.fit(csr_array(X), some)
     assert "svc" in clf.names_
     assert clf.names_[-1] == "student"
