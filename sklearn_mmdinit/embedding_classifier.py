@@ -19,6 +19,7 @@ from .classifiers import PartlyLabelled
 from .coherence import check_changes_rows, coherence_of
 from .fine_tuning import labels
 from .fine_tuning.head import linear_head
+from .graph.edges import seed_
 from .graph.label_spreading import N_NEIGHBORS, Neighborhood, NeighborSpreading
 from .graph.neighbors import count_distinct
 from .initializer import PAPER_WEIGHTS, MMDInitializer
@@ -243,7 +244,9 @@ class EmbeddingClassifier(PartlyLabelled):
             features = LearnedFeatures([initializer], with_row=False)
         (seed,) = seeds_of(self.random_state, 1)
         with checks.inside_another(), checks.add_error_context("features"):
-            return seeded(features, seed).fit(_scaled(rows), y)
+            features = seeded(features, seed)
+            seed_(features, seed)  # also the steps of a Pipeline
+            return features.fit(_scaled(rows), y)
 
     def _representations(self, rows: np.ndarray) -> list[np.ndarray]:
         """The rows, and their learned features."""

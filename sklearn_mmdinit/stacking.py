@@ -507,6 +507,8 @@ class StackedStartsClassifier(PartlyLabelled):
             seed_(classifier, seed)  # also the steps of a Pipeline
         if student is not None and not has_fit_parameter(student, "sample_weight"):
             raise TypeError(f"student must take sample_weight in fit, got {student!r}")
+        if student is not None:
+            seed_(student, seed)
         return classifiers, student
 
     def _learned_features(self, X: Any, X_unlabelled: Sequence[Any], seed: int) -> Any:

@@ -12,7 +12,8 @@ from sklearn.datasets import make_blobs
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_score
-from sklearn.preprocessing import FunctionTransformer, normalize
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler, normalize
 
 from sklearn_mmdinit import Coherence, LearnedFeatures, MMDInitializer
 from sklearn_mmdinit import EmbeddingClassifier as Classifier
@@ -126,6 +127,14 @@ def test_features_are_learned_from_all_rows(blobs):
     # Any transformer will do.
     squares = EmbeddingClassifier(FunctionTransformer(np.square)).fit(X, few)
     assert squares.class_means_[1].shape == (6, 24)
+
+
+def test_the_seed_reaches_features_in_a_pipeline(blobs):
+    X, few = blobs[0], partly(blobs[1], 2)
+    (init,) = short_features().initializers
+    piped = make_pipeline(StandardScaler(), init.set_params(output="hidden"))
+    clf = EmbeddingClassifier(piped, random_state=0)
+    assert_array_equal(clf.fit(X, few).predict_proba(X), clone(clf).fit(X, few).predict_proba(X))
 
 
 def test_the_default_has_features_of_a_wide_layer(blobs):

@@ -338,6 +338,15 @@ def test_sparse_rows_and_weights_reach_the_members_that_take_them(digits):
     np.testing.assert_allclose(weighed.predict_proba(X), alone.predict_proba(X), atol=1e-6)
 
 
+def test_the_seed_reaches_a_student_in_another_estimator(digits):
+    X, y = digits[0][:60], digits[1][:60] % 3
+    some = np.where(np.arange(60) % 2, -1, y)
+    student = CalibratedClassifierCV(RandomForestClassifier(3), ensemble=False)
+    clf = stacked(None, student=student, unlabelled_label=-1)
+    first, second = (clone(clf).fit(X, some).predict_proba(X) for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+
+
 def test_weights_reach_the_last_step_of_a_pipeline_in_a_pipeline(digits):
     X, y = digits[0][:60], digits[1][:60] % 3
     weights = np.random.default_rng(0).uniform(size=60)
