@@ -354,8 +354,9 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
             raise ValueError(f"validation_split must be (X_val, y_val), got {len(split)} items")
         with checks.add_error_context("validation_split"):
             X, y, labelled = self._with_labels(*split)
-        y = labels.encode(y[labelled], self.classes_, "y_val of validation_split", "y")
-        return net.Rows(*rows, net.Rows(*labels.rows_in_loss(X[labelled], y, None, by_class)))
+            y = labels.encode(y[labelled], self.classes_, "y_val of validation_split", "y")
+            valid_rows = labels.rows_in_loss(X[labelled], y, None, by_class)
+        return net.Rows(*rows, net.Rows(*valid_rows))
 
     def _factory(
         self, source: Any, shape: tuple[int, ...], n_classes: int, seed: int

@@ -239,6 +239,7 @@ table(
     ("callbacks__foo callbacks__foo__bar", (3,), EITHER, "callbacks__"),
     ("validation_split", (True, 0, 1, 2.0, NAN, "x"), EITHER),
     ("validation_split", VALIDATION, ValueError),
+    ("validation_split", ((X, y * 0),), ValueError, {"class_weight": {0: 0, 1: 1}}),
     ("validation_split", (PredefinedSplit([0, -1] * 12),), ValueError, HALF),
     ("warm_start_from", ("x",), ValueError),
     ("warm_start_from", (0.5, True, mm.MMDInitializer, mm.MLPClassifier((3,))), TypeError),
