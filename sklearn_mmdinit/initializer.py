@@ -225,8 +225,9 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
     warm_start : bool, default=False
         Whether ``fit`` of a fitted initializer starts at its theta0, for example when new rows
         have arrived. The learning rate schedule, the optimizer and the graph are new. The network
-        must be the same. ``n_classes="auto"`` keeps the earlier number of classes. Each ``fit`` is
-        a training of its own and needs a `checkpoint` of its own.
+        must be the same. ``n_classes="auto"`` keeps the earlier number of classes; if y has more,
+        ``fit`` raises an error. Each ``fit`` is a training of its own and needs a `checkpoint` of
+        its own.
 
     Other Parameters
     ----------------
@@ -292,8 +293,8 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
     embedding_ : estimator or None
         The ``coherence.embedding``, fitted.
     converged_ : bool or None
-        Whether L_coh had stopped falling when the learning rate began to fall; None without
-        coherence.
+        Whether L_coh had stopped falling when the learning rate began to fall; False also if there
+        were too few steps to judge. None without coherence.
     gain_ : tuple of float
         Factor of each hidden layer's weights in ``theta0_``; empty if the network allows no gain.
     config_ : Config

@@ -82,11 +82,12 @@ def mmd_init_(module: nn.Module, data: Any, **params: Any) -> list[dict[str, flo
     have another shape or type than x, or they are taken for a view. Without a coherence only the
     first view is used; with one, only the first two. A warning tells of views that are not used.
 
-    With a coherence a mini-batch is what the loader gives; ``coherence.batch_size`` is used only
-    for an IterableDataset without a DataLoader. The paper's terms take the first examples of each
-    mini-batch, ``batch_size`` of them. Without a coherence, each mini-batch of the loader is
-    divided into mini-batches of ``batch_size``. Incomplete ones are left out. Let the loader
-    shuffle, so that each epoch leaves out other examples.
+    With a coherence a mini-batch is what the loader gives: smaller ones than the first are left
+    out, and larger ones are split. ``coherence.batch_size`` is used only for an IterableDataset
+    without a DataLoader. The paper's terms take the first examples of each mini-batch,
+    ``batch_size`` of them. Without a coherence, each mini-batch of the loader is divided into
+    mini-batches of ``batch_size``. Incomplete ones are left out. Let the loader shuffle, so that
+    each epoch leaves out other examples.
 
     The loader decides order, shuffling, workers and augmentation. While it is read, the global
     generators of PyTorch, Python and NumPy, and the loader's own, are seeded from `random_state`;

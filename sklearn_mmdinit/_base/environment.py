@@ -62,7 +62,7 @@ def torch_device(device: Any) -> torch.device:
 
 
 def array_of(X: Any) -> Any:
-    """A tensor as an array, in float32 if NumPy lacks its dtype; anything else unchanged."""
+    """A tensor as an array, one of bfloat16 in float32; anything else unchanged."""
     if isinstance(X, Dataset | DataLoader | Iterator):
         raise TypeError(
             f"rows must be in an array, a tensor or a table, got a {type(X).__name__}; pass "
