@@ -214,9 +214,9 @@ def check_coherence(coherence: Coherence) -> None:
 def _check_embedding(coherence: Coherence) -> None:
     """Raise an error if the embedding cannot be fitted or would have no effect."""
     embedding = coherence.embedding
-    needed = ("fit", "transform", "get_params")
+    needed = ("fit", "transform", "get_params", "set_params")
     if isinstance(embedding, type) or not all(hasattr(embedding, name) for name in needed):
-        valid = "None or an estimator with fit and transform"
+        valid = "None or an estimator with fit, transform, get_params and set_params"
         raise TypeError(f"embedding must be {valid}, got {embedding!r}")
     check_changes_rows("embedding", embedding)
     if brings_edges(coherence):

@@ -147,7 +147,11 @@ class EmbeddingClassifier(PartlyLabelled):
     """
 
     _parameter_constraints: ClassVar = {
-        "features": [checks.has_methods("fit", "transform"), checks.AUTO, None],
+        "features": [
+            checks.has_methods("fit", "transform", "get_params", "set_params"),
+            checks.AUTO,
+            None,
+        ],
         "unlabelled_label": [Real, str, None],
         "random_state": ["random_state"],
     }

@@ -118,6 +118,19 @@ class Does(nn.Module):
         return self.function(self.layer(x))
 
 
+class WithoutSetParams:
+    """A transformer that can be cloned, but not seeded."""
+
+    def fit(self, X, y=None):
+        return self
+
+    def transform(self, X):
+        return X
+
+    def get_params(self, deep=True):
+        return {}
+
+
 def dataset(item, n=8):
     methods = {"__getitem__": lambda self, i: item(i)} | ({"__len__": lambda self: n} if n else {})
     return type("Odd", (Dataset,), methods)()
@@ -209,7 +222,7 @@ table(
     ("memory", (Path("cache"),), ValueError),
     ("augmentation", (mm.RandomAffine,), TypeError),
     ("augmentation", CHANGES, ValueError),
-    ("embedding", (PCA,), TypeError),
+    ("embedding", (PCA, WithoutSetParams()), TypeError),
     ("embedding", USELESS, ValueError),
     ("embedding", (PCA(3),), ValueError, {"graph": csr_array(np.eye(24, k=1))}),
     ("embedding", {word: FunctionTransformer(f) for word, f in EMBEDDED.items()}, ValueError),
@@ -312,7 +325,7 @@ table(
     embedding_classifier,
     ("y", (-y,), ValueError, r"at least two classes, got \[0\]"),
     ("y", (y - y - 1,), ValueError, "y has no labelled rows"),
-    ("features", ("none",), ValueError),
+    ("features", ("none", WithoutSetParams()), ValueError),
     ("features", USELESS, ValueError, "unchanged; use output='hidden'"),
 )
 
