@@ -30,7 +30,13 @@ from .graph.edges import seed_
 from .graph.label_spreading import N_NEIGHBORS, Neighborhood, NeighborSpreading
 from .graph.neighbors import count_distinct
 from .learned_features import LearnedFeatures, coherent_initializers
-from .warm_start import attached_theta0, fitted_or_cloned, seeded
+from .warm_start import (
+    attached_theta0,
+    fitted_or_cloned,
+    is_fitted_initializer,
+    is_initializer,
+    seeded,
+)
 
 __all__ = ["StackedStartsClassifier"]
 
@@ -365,7 +371,10 @@ class StackedStartsClassifier(PartlyLabelled):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
+        starts = self.starts if isinstance(self.starts, list | tuple) else []
+        # An initializer learns from dense rows.
+        learns = any(is_initializer(one) and not is_fitted_initializer(one) for one in starts)
+        tags.input_tags.sparse = not learns
         return tags
 
     @without_caller_settings()
