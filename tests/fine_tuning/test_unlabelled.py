@@ -63,7 +63,7 @@ def test_where_all_rows_have_a_label_it_is_said(data):
         assert small(unlabelled_label=-1).fit(X[::3], few[::3]).classes_.tolist() == [0, 1, 2]
     # It encodes labels: -1 becomes 0, and a class.
     for member in (small(unlabelled_label=-1), EmbeddingClassifier(None, unlabelled_label=-1)):
-        with pytest.warns(UserWarning, match="VotingClassifier and cross_val_predict"):
+        with pytest.warns(UserWarning, match="VotingClassifier or cross_val_predict"):
             VotingClassifier([("member", member)]).fit(X, few)
     # No codes of classes are strings, or numbers that do not begin at 0.
     small(unlabelled_label="?").fit(X, np.array(list("abc"))[y])
