@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from ._base.module_factory import uncompiled
 from ._base.random_streams import seeds_of
-from ._base.validation import check_argument, check_fits_in_memory
+from ._base.validation import check_argument, check_fits_in_memory, inside_another
 from .coherence import Coherence, brings_edges, coherence_of
 from .initializer import MMDInitializer
 from .theta0 import put_arrays_
@@ -30,7 +30,8 @@ def mmd_init_(module: nn.Module, data: Any, **params: Any) -> list[dict[str, flo
 
     Like the functions of :mod:`torch.nn.init` it changes the module: its weights become those of
     ``MMDInitializer(module=module, **params).fit(data).to_module()``. Its mode, its hooks and
-    ``requires_grad`` of its parameters do not change. After an error the module is unchanged.
+    ``requires_grad`` of its parameters do not change. After an error or an interrupt (Ctrl-C) the
+    module is unchanged, and with a ``checkpoint`` the same call goes on.
 
     The module holds the result, and the function returns the history: keep the weights by
     ``torch.save(module.state_dict(), path)``, or train the module on.
@@ -125,12 +126,13 @@ def mmd_init_(module: nn.Module, data: Any, **params: Any) -> list[dict[str, flo
         raise TypeError(
             f"data must be examples without labels, got a tuple of {len(data)}; pass its first item"
         )
-    if isinstance(data, Dataset | DataLoader):
-        initializer._check_params()  # errors come before a long reading
-        rows, epochs = _read_or_streamed(data, initializer)
-        initializer._fit(rows, epochs=epochs)
-    else:
-        initializer.fit(data)
+    with inside_another():  # after an interrupt the module must not have half-trained weights
+        if isinstance(data, Dataset | DataLoader):
+            initializer._check_params()  # errors come before a long reading
+            rows, epochs = _read_or_streamed(data, initializer)
+            initializer._fit(rows, epochs=epochs)
+        else:
+            initializer.fit(data)
     put_arrays_(uncompiled(module), initializer.theta0_.arrays)
     return initializer.history_
 

@@ -1,5 +1,6 @@
 """A training that is killed, interrupted or stopped by a full disk resumes where it was."""
 
+import copy
 import errno
 import json
 import os
@@ -28,6 +29,7 @@ from sklearn_mmdinit import (
     MMDInitializer,
     OrientedGradients,
     load_theta0,
+    mmd_init_,
     save_theta0,
 )
 from sklearn_mmdinit.theta0 import TRAINING_KEY, read_whole, write_whole
@@ -179,6 +181,18 @@ def test_an_interrupt_ends_whatever_contains_the_training(path):
             whole.fit(X, y)
     with pytest.raises(ValueError, match="checkpoint"):
         load_theta0(path)
+
+
+def test_an_interrupt_leaves_the_module_unchanged_and_the_same_call_goes_on(path):
+    module, whole = copy.deepcopy(IMAGES), copy.deepcopy(IMAGES)
+    params = {"n_perturbations": 4, "window": 3, "checkpoint": path} | SMALL
+    with pytest.raises(KeyboardInterrupt), interrupted_at(5):
+        mmd_init_(module, X, **params)
+    torch.testing.assert_close(module.state_dict(), whole.state_dict(), rtol=0, atol=0)
+    with at_most(PASSES * STEPS - 3):
+        mmd_init_(module, X, **params)
+    mmd_init_(whole, X, **params | {"checkpoint": None})
+    torch.testing.assert_close(module.state_dict(), whole.state_dict(), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize(("step", "stop", "learned"), [(5, 5, 3), (PASSES * STEPS, None, 15)])
