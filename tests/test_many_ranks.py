@@ -3,8 +3,9 @@
 import faulthandler
 import os
 import runpy
+import signal
 import sys
-from contextlib import redirect_stdout
+from contextlib import contextmanager, redirect_stdout
 from io import StringIO
 from pathlib import Path
 from uuid import uuid4
@@ -39,8 +40,21 @@ def on_ranks(function, *args):
         max_restarts=0,
         start_method=FORKSERVER.get_start_method(),
     )
-    returned = elastic_launch(config, not_too_long)(function, *args)
+    with kept_signal_handlers():
+        returned = elastic_launch(config, not_too_long)(function, *args)
     return [returned[rank] for rank in range(N_RANKS)]
+
+
+@contextmanager
+def kept_signal_handlers():
+    """Take back the handlers of torchrun: a pool that is forked with them may never end."""
+    before = {number: signal.getsignal(number) for number in signal.valid_signals()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            if signal.getsignal(number) is not handler:
+                signal.signal(number, handler)
 
 
 def not_too_long(function, *args):
