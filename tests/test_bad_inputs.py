@@ -426,7 +426,7 @@ FRAME = pd.DataFrame(SPOILT, columns=[*"abcd"])
 table(
     initializer,
     ("X", {"row 5, column 2": SPOILT, "row 5, column 3": SPOILT[:, [0, 1, 1, 3]]}, ValueError),
-    ("X", (FRAME, FRAME.convert_dtypes()), ValueError, "row 5, column 'c'"),
+    ("X", (FRAME, FRAME.astype("Float64")), ValueError, "row 5, column 'c'"),
 )
 flat = nn.Sequential(nn.Flatten(), nn.Linear(4, 2))
 table(of_module, ("X", (SPOILT[..., None],), ValueError, r"row 5, at index \[2, 0\]"), module=flat)
