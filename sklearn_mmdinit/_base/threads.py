@@ -110,7 +110,11 @@ def run_on_threads(
     `n_numbers` is small, there is a single range.
     """
     n_threads = min(getattr(_team, "size", 1), n_items) if n_numbers >= _FEW_NUMBERS else 1
-    without_gradients = torch.no_grad()(work)  # the setting belongs to each thread
+
+    def without_gradients(start: int, stop: int) -> T:
+        with torch.no_grad():  # the setting belongs to each thread
+            return work(start, stop)
+
     if n_threads == 1:
         return [without_gradients(0, n_items)]
     bounds = [n_items * i // n_threads for i in range(n_threads + 1)]
