@@ -129,7 +129,18 @@ def test_the_rate_is_constant_and_falls_to_two_per_cent_over_the_last_third():
     ],
 )
 def test_the_fall_begins_when_the_level_has_stopped_falling(levels, n_steps):
-    assert planned_steps(levels, 225, 1500) == n_steps
+    assert planned_steps(levels, 225, 1500, separation=2.0) == n_steps
+
+
+@pytest.mark.parametrize(
+    ("separation", "without_structure"), [(0.5, 0.51), (1.0, 0.76), (2.0, 0.9), (10.0, 1.23)]
+)
+def test_predictions_that_move_together_are_no_end(separation, without_structure):
+    # The second level is what Gaussian noise ends at.
+    alike, noise = [max(separation, 1.0)] * 4, [without_structure] * 2
+    assert planned_steps(alike, 225, 1500, separation) == 1500
+    assert planned_steps(noise, 100, 1500, separation) == 150
+    assert planned_steps([*alike, *noise], 225, 1500, separation) == 450
 
 
 def test_epochs_beyond_the_last_one_have_what_is_left_of_the_learning_rate(X):

@@ -108,7 +108,9 @@ class State:
     def n_steps_planned(self, config: Config) -> float:
         """Number of steps of the whole training, as far as is known now."""
         if config.ends_by_coherence:
-            return planned_steps(self.levels, config.fewest_steps, config.most_steps)
+            assert config.coherence is not None
+            limits = config.fewest_steps, config.most_steps, config.coherence.separation
+            return planned_steps(self.levels, *limits)
         return self.n_planned_epochs * self.steps_an_epoch
 
     def n_steps_left(self, config: Config, last_epoch: int | None) -> float:
