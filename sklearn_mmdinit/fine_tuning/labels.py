@@ -76,6 +76,8 @@ def replace_missing(y: Any, unlabelled_label: Any) -> tuple[Any, Any]:
     """Labels, with a valid label in place of each NaN and None, and a mask of these places."""
     y = array_of(y)
     labels = np.array(y, dtype=object)  # a copy
+    if labels.shape[1:] == (1,):
+        labels = labels[:, 0]
     missing = missing_in(labels) if labels.ndim == 1 else np.zeros(1, dtype=bool)
     if not missing.any():
         return y, np.False_

@@ -104,6 +104,7 @@ def test_labels_that_are_missing_are_no_class(kind, data):
     y = few.astype(object) if kind is not str else np.array(["a", "b", "c", ""], object)[few]
     y[~known] = np.nan if kind is float else None
     y = pd.Series(y, dtype="Int64") if kind == "Int64" else y
+    y = y[:, None] if kind is float else y  # a column of a table
     clf = clone(small(unlabelled_label=float("nan"), validation_split=(X, y)))
     numbers = small(unlabelled_label=-1, validation_split=(X, few)).fit(X, few)
     for own in (clf.fit(X, y), small(unlabelled_label=np.nan)):
