@@ -154,7 +154,7 @@ class _CarriesTheta0(_HiddenFeatures, auto_wrap_output_keys=None):  # type: igno
         if self.output == "hidden":
             check_is_fitted(self, "theta0_")
             prefix = type(self).__name__.lower()
-            last = self.to_module().get_submodule(self.theta0_.architecture.last_layer)
+            last = self.to_module().get_submodule(self._builder.known_last_layer())
             return np.asarray([f"{prefix}{i}" for i in range(last.in_features)], dtype=object)
         return super().get_feature_names_out(input_features)
 

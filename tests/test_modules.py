@@ -432,6 +432,13 @@ class Scaled(nn.Module):
         return 2.0 * self.head(self.body(x).relu())
 
 
+def test_features_without_a_last_linear_layer_have_no_names():
+    init = small(Scaled).fit(rows(20)).set_params(output="hidden")
+    for method in (init.get_feature_names_out, lambda: init.transform(rows(20))):
+        with pytest.raises(ValueError, match=r"no linear layer of .*Scaled returns the logits"):
+            method()
+
+
 @pytest.mark.filterwarnings("ignore:(networks around|There is a performance drop)")
 @pytest.mark.parametrize("norm", ["weight_norm", "spectral_norm", "orthogonal"])
 def test_a_parametrized_head_is_a_linear_layer(norm):
