@@ -24,7 +24,7 @@ from ._base.random_streams import seeds_of
 from ._base.row_scale import warn_if_another_scale
 from .export import sklearn_mlp
 from .fine_tuning import labels, net
-from .fine_tuning.head import body_of, fit_head_
+from .fine_tuning.head import SkipConnection, body_of, fit_head_
 from .theta0 import Theta0, arrays_of
 
 __all__ = ["MLPClassifier", "NetClassifier"]
@@ -785,7 +785,7 @@ class MLPClassifier(NetClassifier):
         skorch_params = self._skorch_params()
         if (function := skorch_params.get("predict_nonlinearity", "auto")) != "auto":
             raise ValueError(f"predict_nonlinearity must be 'auto', the softmax, got {function!r}")
-        if self.skip_connection:
+        if isinstance(factories.uncompiled(self.module_), SkipConnection):
             raise ValueError(
                 "skip_connection=True: scikit-learn's network has no skip connection; fit with "
                 "skip_connection=False"

@@ -73,6 +73,15 @@ def test_parameters_are_ours_or_the_callers(X):
         clf.set_params(predict_nonlinearity=torch.sigmoid).fit(X, labels(3)).to_sklearn()
 
 
+def test_the_skip_connection_is_that_of_the_fitted_network(X):
+    plain = small().fit(X, labels(3)).set_params(skip_connection=True)
+    theirs = plain.to_sklearn()
+    np.testing.assert_allclose(theirs.predict_proba(X), plain.predict_proba(X), atol=1e-6)
+    skipping = small(skip_connection=True).fit(X, labels(3)).set_params(skip_connection=False)
+    with pytest.raises(ValueError, match="has no skip connection"):
+        skipping.to_sklearn()
+
+
 # a start
 
 
