@@ -330,6 +330,9 @@ def test_transformers_of_neighbours_agree_with_the_search(transformer):
 
 def test_a_transformer_is_cloned_and_seeded_and_any_object_with_fit_transform_will_do():
     class Ring:
+        def get_params(self, deep=True):  # but no set_params
+            return {"random_state": None}
+
         def fit_transform(self, X):
             return csr_array(np.roll(np.eye(len(X)), 1, axis=1) * 0.5)
 

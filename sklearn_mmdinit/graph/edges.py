@@ -43,7 +43,7 @@ def neighbor_graph(
         edges = csr_array((ones, neighbors.ravel(), indptr), shape=(len(X), len(X)))
         edges.sort_indices()
     else:
-        if hasattr(graph, "get_params"):
+        if hasattr(graph, "get_params") and hasattr(graph, "set_params"):
             graph = clone(graph)
             seed_(graph, 0)
         edges = on_read_only(f"graph={type(graph).__name__}", graph.fit_transform, X)
