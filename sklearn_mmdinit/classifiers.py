@@ -737,9 +737,17 @@ class MLPClassifier(NetClassifier):
         chosen = {name: value for name, value in chosen.items() if value is not None}
         keywords = checked_structure(**(PERCEPTRON_DEFAULTS | of_source | chosen | sizes))
         for name, value in of_source.items():
-            if value != keywords[name]:
-                needed = f"X, y and this classifier need {name}={keywords[name]!r}"
-                raise ValueError(f"{warm_start.name_of(source)} has {name}={value!r}, but {needed}")
+            if value != (needed := keywords[name]):
+                has = f"{warm_start.name_of(source)} has {name}={value!r}"
+                if name in sizes:
+                    raise ValueError(
+                        f"{has}, but {'X' if name == 'n_features' else 'y'} has {needed}"
+                    )
+                raise ValueError(
+                    f"{has}, but this classifier asks for {name}={needed!r}: leave {name} out of "
+                    "the classifier, or give it an unfitted initializer with this value; a search "
+                    f"sets the value as warm_start_from__{name}"
+                )
         return factories.ModuleFactory(MLP, keywords | {"init": str(self.init)}, seed)
 
     def _weights(self) -> Theta0:
