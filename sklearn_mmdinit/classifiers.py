@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import partial
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -58,6 +58,15 @@ class PartlyLabelled(ClassifierMixin, BaseEstimator):
             Share of the rows whose label is predicted; a ValueError if no row has a label.
         """
         return labels.accuracy(y, self.predict(X), sample_weight, self.unlabelled_label)
+
+    def _check_parameters(self) -> None:
+        """Raise an error that names the first parameter that is not valid."""
+        if type(self.unlabelled_label).__name__ == "NAType":
+            raise TypeError(
+                "unlabelled_label must not be pandas.NA, which equals no value; write "
+                "unlabelled_label=float('nan'), which also stands for None and pandas.NA in y"
+            )
+        checks.check_parameters(self)
 
     def _validated(self, X: Any, *y: Any, **options: Any) -> Any:
         """Checked X, dense or CSR, and y if given, as a tuple."""
@@ -228,7 +237,7 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
             checks.AUTO,
         ],
         "class_weight": [dict, checks.one_of(["balanced"]), None],
-        "unlabelled_label": [Real, str, None],
+        "unlabelled_label": [Integral, Real, str, None],
     }
     input_shape_: tuple[int, ...]
 
@@ -302,7 +311,7 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
 
     def _check_parameters(self) -> None:
         """Raise an error that names the first parameter that is not valid."""
-        checks.check_parameters(self)
+        super()._check_parameters()
         net.check_skorch_params(self._skorch_params())
 
     def _validated(self, X: Any, *y: Any, reset: bool = False, **options: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -152,7 +152,7 @@ class EmbeddingClassifier(PartlyLabelled):
             checks.AUTO,
             None,
         ],
-        "unlabelled_label": [Real, str, None],
+        "unlabelled_label": [Integral, Real, str, None],
         "random_state": ["random_state"],
     }
 
@@ -194,7 +194,7 @@ class EmbeddingClassifier(PartlyLabelled):
         ValueError
             If X or a parameter is not valid, or y has labels of fewer than two classes.
         """
-        checks.check_parameters(self)
+        self._check_parameters()
         check_changes_rows("features", self.features)
         X, y, labelled = self._with_labels(X, y, reset=True, ensure_min_samples=2)
         if X_unlabelled is None:

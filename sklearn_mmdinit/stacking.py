@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -328,14 +328,13 @@ class StackedStartsClassifier(PartlyLabelled):
     """
 
     _parameter_constraints: ClassVar = {
-        "estimator": [NetClassifier, None],
         "starts": [list, tuple, checks.AUTO],
         "features": [LearnedFeatures, checks.AUTO, None],
         "classifiers": [list, tuple, checks.AUTO],
         "student": [checks.has_methods("fit", "predict_proba"), checks.AUTO, None],
         "cv": [checks.integers(2)],
         "min_advantage": [checks.numbers(0)],
-        "unlabelled_label": [Real, str, None],
+        "unlabelled_label": [Integral, Real, str, None],
     }
 
     def __init__(
@@ -362,6 +361,17 @@ class StackedStartsClassifier(PartlyLabelled):
         self.unlabelled_label = unlabelled_label
         self.n_jobs = n_jobs
         self.random_state = random_state
+
+    def _check_parameters(self) -> None:
+        """Raise an error that names the first parameter that is not valid."""
+        if not isinstance(self.estimator, NetClassifier | None):
+            raise TypeError(
+                "estimator must be None, an MLPClassifier or a NetClassifier of this package, got "
+                f"{checks.shortened(repr(self.estimator))}; for a network of other widths write "
+                "StackedStartsClassifier(MLPClassifier((64, 64), max_iter=60, "
+                "validation_split=None))"
+            )
+        super()._check_parameters()
 
     def __sklearn_clone__(self) -> Self:
         cloned: Self = super().__sklearn_clone__()
@@ -406,7 +416,7 @@ class StackedStartsClassifier(PartlyLabelled):
         self : estimator
             The fitted classifier.
         """
-        checks.check_parameters(self)
+        self._check_parameters()
         rows = self._validated_rows(X, y, X_unlabelled, classes, sample_weight)
         folds_seed, seed, start_seed, rows_seed = seeds_of(self.random_state, 4)
         unlabelled = _drawn_unlabelled(rows, rows_seed)
