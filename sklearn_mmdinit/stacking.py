@@ -51,6 +51,9 @@ _MAX_SVC_ROWS = 10_000
 # At most this many unlabelled rows are used by label spreading and the student; more take minutes.
 _MAX_UNLABELLED = 10_000
 _STUDENT_SHARE = 1 / 3
+_GIVE_ALL_ROWS = (
+    "give fit rows without a label too, as X_unlabelled or in X with y=unlabelled_label"
+)
 
 # Names of the classifiers that learn from unlabelled rows; C of the one on learned features.
 _SPREAD, _FEATURES, _FEATURES_C = "spread labels", "learned features", 100.0
@@ -117,6 +120,11 @@ class _Rows(NamedTuple):
     labelled: np.ndarray  # which rows of the whole X these are, a mask
     all_rows: tuple[Any, Sequence[Any]]  # the whole X and X_unlabelled, for initializers
 
+    def warn_if_few(self) -> None:
+        """Warn if initializers are about to learn from few rows that all have a label."""
+        if self.labelled.all() and not self.all_rows[1]:
+            labels.warn_if_few(self.X, self.y, _GIVE_ALL_ROWS)
+
 
 # Members: the networks and the other classifiers
 
@@ -167,6 +175,11 @@ def _drawn_unlabelled(rows: _Rows, seed: int) -> Any:
     unlabelled = checks.joined([X[~rows.labelled], *X_unlabelled])
     drawn = np.random.default_rng(seed).permutation(unlabelled.shape[0])[:_MAX_UNLABELLED]
     return unlabelled[np.sort(drawn)]
+
+
+def _must_learn(starts: Sequence[Any]) -> bool:
+    """Whether one of these is an initializer that is not fitted."""
+    return any(is_initializer(one) and not is_fitted_initializer(one) for one in starts)
 
 
 def _automatic_starts(network: Any, X: Any) -> list[Any]:
@@ -382,9 +395,7 @@ class StackedStartsClassifier(PartlyLabelled):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         starts = self.starts if isinstance(self.starts, list | tuple) else []
-        # An initializer learns from dense rows.
-        learns = any(is_initializer(one) and not is_fitted_initializer(one) for one in starts)
-        tags.input_tags.sparse = not learns
+        tags.input_tags.sparse = not _must_learn(starts)  # an initializer learns from dense rows
         return tags
 
     @without_caller_settings()
@@ -423,8 +434,8 @@ class StackedStartsClassifier(PartlyLabelled):
         classifiers, student = self._classifiers_and_student(rows.X, rows.y, unlabelled, seed)
         network = self._network(seed)
 
-        self.starts_ = self._learned_starts(network, *rows.all_rows, start_seed)
-        self.features_ = self._learned_features(*rows.all_rows, start_seed)
+        self.starts_ = self._learned_starts(network, rows, start_seed)
+        self.features_ = self._learned_features(rows, start_seed)
         members = self._networks_and_features(network) + classifiers
         self.names_ = [name for name, _ in members]
 
@@ -530,9 +541,9 @@ class StackedStartsClassifier(PartlyLabelled):
             seed_(student, seed)
         return classifiers, student
 
-    def _learned_features(self, X: Any, X_unlabelled: Sequence[Any], seed: int) -> Any:
+    def _learned_features(self, rows: _Rows, seed: int) -> Any:
         """The features, learned from all rows; None where there are none."""
-        features = self.features
+        features, (X, X_unlabelled) = self.features, rows.all_rows
         if checks.is_auto(features):
             has_them = checks.is_auto(self.starts) and X.ndim == 2 and not issparse(X)
             features = LearnedFeatures() if has_them else None
@@ -541,20 +552,25 @@ class StackedStartsClassifier(PartlyLabelled):
         params = {"n_classes": len(self.classes_)} if checks.is_auto(features.n_classes) else {}
         with checks.inside_another(), checks.add_error_context("features"):
             features = seeded(features, seed).set_params(**params)
-            return features.fit(checks.joined([X, *X_unlabelled]))
+            features.fit(checks.joined([X, *X_unlabelled]))
+        if checks.is_auto(features.initializers) or _must_learn(features.initializers):
+            rows.warn_if_few()
+        return features
 
-    def _learned_starts(
-        self, network: Any, X: np.ndarray, X_unlabelled: Sequence[Any], seed: int
-    ) -> list[Any]:
+    def _learned_starts(self, network: Any, rows: _Rows, seed: int) -> list[Any]:
         """The starts, with each initializer fitted."""
+        X, X_unlabelled = rows.all_rows
         given = _automatic_starts(network, X) if checks.is_auto(self.starts) else self.starts
         if not given:
             raise ValueError("starts must hold at least one start, got []")
         # Check all of them before the first one learns.
-        rows = X if X.dtype.kind in "iu" else X.astype(np.float32, copy=False)
+        inputs = X if X.dtype.kind in "iu" else X.astype(np.float32, copy=False)
         names = getattr(self, "feature_names_in_", None)
         networks = [clone(network).set_params(warm_start_from=start) for start in given]
-        checked = [each._find_start(rows, rows, len(self.classes_), names, 0) for each in networks]
+        n_classes = len(self.classes_)
+        checked = [each._find_start(inputs, inputs, n_classes, names, 0) for each in networks]
+        if any(start.must_learn for start in checked):
+            rows.warn_if_few()
         return [
             start.learn(X, X_unlabelled, seed).source if start.must_learn else value
             for value, start in zip(given, checked, strict=True)

@@ -24,7 +24,13 @@ from torch import nn
 
 from helpers import SAME_DRAWS, seeded
 from nets import assert_same_arrays, assert_same_fit
-from sklearn_mmdinit import Coherence, LearnedFeatures, MLPClassifier, MMDInitializer
+from sklearn_mmdinit import (
+    Coherence,
+    LearnedFeatures,
+    MLPClassifier,
+    MMDInitializer,
+    StackedStartsClassifier,
+)
 from test_checkpoint import before_steps, interrupted_at
 
 # 80 rows by 16: five steps an epoch.
@@ -545,7 +551,11 @@ def test_few_rows_that_all_have_a_label_are_a_warning():
     X, y = np.random.default_rng(0).normal(size=(120, 4)), np.arange(120) % 3
     init, few = MMDInitializer((3,), max_iter=0), slice(50)
     start = MLPClassifier(warm_start_from=clone(init), max_iter=0, unlabelled_label=-1)
-    for fit in (init.fit, clone(start).set_params(unlabelled_label=None).fit):
+    network = MLPClassifier((3,), max_iter=0)
+    stack = StackedStartsClassifier(network, [None, clone(init)], classifiers=[], cv=2)
+    features = clone(stack).set_params(starts=[None], features=LearnedFeatures([clone(init)]))
+    start_alone = clone(start).set_params(unlabelled_label=None)
+    for fit in (init.fit, start_alone.fit, stack.fit, features.fit):
         with pytest.warns(UserWarning, match="50 labelled rows"):
             fit(X[few], y[few])
     with warnings.catch_warnings():
@@ -554,4 +564,6 @@ def test_few_rows_that_all_have_a_label_are_a_warning():
         init.fit(X, y)
         init.fit(X[few], np.where(y[few] > 0, y[few], -1))
         start.fit(X, np.where(np.arange(120) < 50, y, -1))
-        start.set_params(unlabelled_label=None).fit(X[few], y[few], X_unlabelled=X)
+        start_alone.fit(X[few], y[few], X_unlabelled=X)
+        stack.fit(X[few], y[few], X_unlabelled=X)
+        stack.set_params(starts=[None, init.fit(X, y)]).fit(X[few], y[few])
