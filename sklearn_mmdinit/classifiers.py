@@ -57,7 +57,8 @@ class PartlyLabelled(ClassifierMixin, BaseEstimator):
         score : float
             Share of the rows whose label is predicted; a ValueError if no row has a label.
         """
-        return labels.accuracy(y, self.predict(X), sample_weight, self.unlabelled_label)
+        predicted = self.predict(X)  # first, because it checks for a fit
+        return labels.accuracy(y, predicted, sample_weight, self.unlabelled_label, self.classes_)
 
     def _check_parameters(self) -> None:
         """Raise an error that names the first parameter that is not valid."""
@@ -151,8 +152,9 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
     unlabelled_label : int, float or str, default=None
         The value in y, such as -1, of rows without a label. These rows are not in the loss and not
         in ``score``, but an initializer that is fitted here learns from them. If this is NaN, None
-        in y has the same meaning. Estimators that encode labels first, such as VotingClassifier,
-        make a class of these rows. ``scoring="accuracy"`` counts them as wrong.
+        and pandas.NA in y have the same meaning. Estimators that encode labels first, such as
+        VotingClassifier, make a class of these rows, and so do named scorers, such as
+        ``scoring="accuracy"``.
     device : str, default="auto"
         Any of PyTorch's devices; "auto" takes CUDA if it is available.
     random_state : int, RandomState instance or None, default=None
@@ -504,7 +506,8 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
             here. In a cross-validation give a tuple ``(X_unlabelled,)``: if an array has as
             many rows as X, scikit-learn divides it among the folds.
         classes : array-like of shape (n_classes,), default=None
-            All classes, if y lacks some of them. None: the classes in y.
+            All classes, if y lacks some of them, or if one of them is a value such as -1, which
+            often means no label. None: the classes in y.
 
         Returns
         -------
@@ -514,8 +517,7 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
         X_given = X
         self._check_parameters()
         X, y, labelled = self._with_labels(X, y, reset=True, ensure_min_samples=2)
-        if X_unlabelled is None:
-            labels.warn_if_encoded(y, labelled, self.unlabelled_label)
+        labels.warn_if_unmarked(y, labelled, self.unlabelled_label, X_unlabelled, classes)
         self.classes_, indices = labels.learn_classes(y[labelled], classes, self.unlabelled_label)
         seeds, start = self._resolve(X_given, X)
         X = self._as_inputs(X)

@@ -24,7 +24,7 @@ from . import losses
 from ._base.environment import array_of, check_float32, without_caller_settings
 from ._base.module_factory import ModuleFactory
 from ._base.random_streams import StepRandom, seeds_of
-from ._base.validation import check_argument, check_fits_in_memory, integers, numbers
+from ._base.validation import check_argument, check_fits_in_memory, integers, numbers, warn_user
 from .coherence import coherence_of
 from .fine_tuning import labels
 from .fine_tuning.head import body_of
@@ -419,9 +419,13 @@ def neighbor_agreement(
     X = np.asarray(check_array(array_of(X), dtype=np.float32, allow_nd=True))
     X, (y, missing) = X.reshape(len(X), -1), labels.replace_missing(column_or_1d(y), math.nan)
     check_consistent_length(X, y)
+    says_none = unlabelled_label is None
     if isinstance(unlabelled_label, Real) and all(isinstance(label, str) for label in y):
         unlabelled_label = None  # a number cannot occur among strings
     has_label = labels.is_labelled(y, unlabelled_label) & ~missing
+    for label in [] if says_none else labels.suspects_in(y[has_label]):
+        is_class = f"{label!r} in y counts as a class"
+        warn_user(f"{is_class}; set unlabelled_label={label!r} if it means no label")
     rows = np.flatnonzero(has_label)
     classes, indices = np.unique(y[rows], return_inverse=True)
     (seed,) = seeds_of(random_state, 1)

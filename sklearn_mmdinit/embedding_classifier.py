@@ -197,8 +197,7 @@ class EmbeddingClassifier(PartlyLabelled):
         self._check_parameters()
         check_changes_rows("features", self.features)
         X, y, labelled = self._with_labels(X, y, reset=True, ensure_min_samples=2)
-        if X_unlabelled is None:
-            labels.warn_if_encoded(y, labelled, self.unlabelled_label)
+        labels.warn_if_unmarked(y, labelled, self.unlabelled_label, X_unlabelled)
         self.classes_, indices = labels.learn_classes(y[labelled], None, self.unlabelled_label)
         more_rows = labels.validate_unlabelled(X_unlabelled, partial(self._validated, reset=False))
         rows = _unit(np.concatenate([X[labelled], X[~labelled], *more_rows]))

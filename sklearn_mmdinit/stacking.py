@@ -465,8 +465,7 @@ class StackedStartsClassifier(PartlyLabelled):
             hint = "pass that initializer in starts instead"
             raise ValueError(f"X carries theta0 from an earlier step of a Pipeline: {hint}")
         X, y, labelled = self._with_labels(X, y, reset=True, ensure_min_samples=2)
-        if X_unlabelled is None:
-            labels.warn_if_encoded(y, labelled, self.unlabelled_label)
+        labels.warn_if_unmarked(y, labelled, self.unlabelled_label, X_unlabelled, classes)
         weights = labels.validate_weights(sample_weight, labelled)
         if weights is not None:  # rows of weight 0 count as rows without a label
             labelled[labelled] = weights > 0

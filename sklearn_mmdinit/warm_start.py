@@ -369,9 +369,11 @@ def _with_last_layer_of(fresh: Theta0, theta0: Theta0) -> Theta0:
         fitted = replace(theta0, architecture=architecture, arrays={**theta0.arrays, **layer})
     except ValueError:
         return theta0
+    hint = f"learn theta0 with n_classes={needed.n_classes}, or name all classes with fit(classes=)"
+    if needed.n_classes > learned.n_classes:
+        hint = f"if a value in y means no label, pass it as unlabelled_label; else {hint}"
     warn_user(
         f"theta0 is for {learned.n_classes} classes and y has {needed.n_classes}: training starts "
-        f"with a fresh last layer, {last!r}, which needs more labels; learn theta0 with "
-        f"n_classes={needed.n_classes}, or name all classes with fit(classes=)"
+        f"with a fresh last layer, {last!r}, which needs more labels; {hint}"
     )
     return fitted

@@ -14,7 +14,14 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length
 
 from .._base.environment import array_of
-from .._base.validation import add_error_context, check_argument, finite_array, numbers, warn_user
+from .._base.validation import (
+    add_error_context,
+    check_argument,
+    finite_array,
+    numbers,
+    shortened,
+    warn_user,
+)
 
 # Words that people write where a label is missing.
 _NO_LABEL = {"?", "", "-1", "NA", "N/A", "nan", "NaN", "None", "unlabelled", "unlabeled"}
@@ -93,18 +100,13 @@ def replace_missing(y: Any, unlabelled_label: Any) -> tuple[Any, Any]:
 def is_labelled(y: np.ndarray, unlabelled_label: Any) -> np.ndarray:
     """Which rows have a label, bool (n_samples,); a ValueError if none has."""
     if unlabelled_label is None or unlabelled_label != unlabelled_label:  # NaN is replaced already
-        suspects: set[Any] = _NO_LABEL & {*y.tolist()} if y.dtype.kind in "UO" else set()
-        if y.dtype.kind in "if" and len(labels := np.unique(y)) > 2 and labels[0] == -1:
-            suspects = {-1}
-        for label in suspects:
-            is_class = f"{label!r} in y is learned as a class"
-            warn_user(f"{is_class}; set unlabelled_label={label!r} if it means no label")
         return np.ones(len(y), dtype=bool)
     # A number never equals a string, so that all rows would seem to have a label.
     if isinstance(unlabelled_label, str) not in {isinstance(label, str) for label in y.tolist()}:
         all_are, hint = "numbers", "give a number"
         if isinstance(y.tolist()[0], str):
-            all_are, hint = "strings", f"write unlabelled_label={str(unlabelled_label)!r}"
+            label = next(iter(suspects_in(y)), str(unlabelled_label))
+            all_are, hint = "strings", f"write unlabelled_label={label!r}"
         raise ValueError(
             f"{unlabelled_label=} can never equal a label, because all labels in y are {all_are}; "
             f"{hint}"
@@ -115,18 +117,52 @@ def is_labelled(y: np.ndarray, unlabelled_label: Any) -> np.ndarray:
     return labelled
 
 
-def warn_if_encoded(y: np.ndarray, labelled: np.ndarray, unlabelled_label: Any) -> None:
-    """Warn if labels look like codes 0, 1, ..., because unlabelled rows may have a code too."""
-    if unlabelled_label is None or not labelled.all():
+def suspects_in(y: np.ndarray, classes: Any = None) -> list[Any]:
+    """Values in y, other than these classes, that often stand for a missing label."""
+    suspects: set[Any] = _NO_LABEL & {*y.tolist()} if y.dtype.kind in "UO" else set()
+    if y.dtype.kind in "if" and len(labels := np.unique(y)) > 2 and labels[0] == -1:
+        suspects = {-1}
+    named = [] if classes is None else np.ravel(classes).tolist()
+    return [label for label in sorted(suspects) if label not in named]
+
+
+def warn_if_unmarked(
+    y: np.ndarray,
+    labelled: np.ndarray,
+    unlabelled_label: Any,
+    X_unlabelled: Any = None,
+    classes: Any = (),
+) -> None:
+    """Warn if no row has the user's marker, or if a value that may be one is learned as a class.
+
+    `classes` are those that the user named; None if the user could name them, but did not.
+    """
+    is_nan = unlabelled_label != unlabelled_label
+    if not (unlabelled_label is None or is_nan or labelled.all()):
         return
-    labels = np.unique(y).tolist()
+    is_absent = unlabelled_label is not None and labelled.all()
+    absent = f"y has no rows with unlabelled_label={unlabelled_label!r}" if is_absent else ""
+    suspects = suspects_in(y, classes)
+    for label in suspects:
+        is_class = f"{label!r} in y is learned as a class"
+        hint = f"set unlabelled_label={label!r} if it means no label"
+        if classes is None:
+            hint += "; if it is a class, name all classes in fit(classes=)"
+        warn_user("; ".join(filter(None, (absent, is_class, hint))))
+    if suspects or not is_absent or X_unlabelled is not None:
+        return
+    labels, why = np.unique(y).tolist(), ""
     if labels == [*range(len(labels))]:
-        warn_user(
-            f"y has no rows with unlabelled_label={unlabelled_label!r}, and its labels are 0, 1, "
-            "... If VotingClassifier or cross_val_predict(method='predict_proba') called fit, it "
+        why = (
+            " If VotingClassifier or cross_val_predict(method='predict_proba') called fit, it "
             "made a class of the unlabelled rows: fit the initializer on all rows first, and give "
-            "them only the rows with a label. If all rows have a label, set unlabelled_label=None"
+            "them only the rows with a label."
         )
+    warn_user(
+        f"{absent}, so that each of its values {shortened(str(labels), 100)} is learned as a "
+        f"class.{why} If one of them means no label, pass it as unlabelled_label. If all rows have "
+        "a label, set unlabelled_label=None"
+    )
 
 
 def validate_unlabelled(X_unlabelled: Any, validate: Callable[[Any], Any]) -> tuple[Any, ...]:
@@ -170,12 +206,19 @@ def encode(y: np.ndarray, classes: np.ndarray, name: str, classes_name: str) -> 
     return np.searchsorted(classes, y)
 
 
-def accuracy(y: Any, predicted: np.ndarray, sample_weight: Any, unlabelled_label: Any) -> float:
+def accuracy(
+    y: Any, predicted: np.ndarray, sample_weight: Any, unlabelled_label: Any, classes: np.ndarray
+) -> float:
     """Share of the rows with a label (n_samples,) whose label is predicted."""
     y, missing = replace_missing(y, unlabelled_label)
     labelled = is_labelled(y := column_or_1d(y), unlabelled_label) & ~missing
     check_consistent_length(predicted, y)
     weights = validate_weights(sample_weight, labelled)
+    for label in suspects_in(y[labelled], classes):
+        warn_user(
+            f"{label!r} in y counts as a wrong prediction; set unlabelled_label={label!r} if it "
+            "means no label"
+        )
     return float(accuracy_score(y[labelled], predicted[labelled], sample_weight=weights))
 
 

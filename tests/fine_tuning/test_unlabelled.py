@@ -65,11 +65,42 @@ def test_where_all_rows_have_a_label_it_is_said(data):
     for member in (small(unlabelled_label=-1), EmbeddingClassifier(None, unlabelled_label=-1)):
         with pytest.warns(UserWarning, match="VotingClassifier or cross_val_predict"):
             VotingClassifier([("member", member)]).fit(X, few)
-    # No codes of classes are strings, or numbers that do not begin at 0.
-    small(unlabelled_label="?").fit(X, np.array(list("abc"))[y])
-    small(unlabelled_label=-1).fit(X, y + 1)
-    # Those who bring them in another way need not be told.
+    # Those who bring them in another way, or never set a marker, need not be told.
     small(unlabelled_label=-1, warm_start_from=tiny()).fit(X, y, X_unlabelled=further)
+    small().fit(X, y)
+
+
+STACKED = StackedStartsClassifier(small(), [None], classifiers=[], cv=2, random_state=0)
+
+
+@pytest.mark.parametrize("clf", [small(), STACKED, EmbeddingClassifier(None)])
+@pytest.mark.parametrize(
+    ("mark", "names", "words"),
+    [
+        ("missing", ["a", "b", "c", ""], "'' in y is learned .*; set unlabelled_label=''"),
+        (-9, [3, 4, 5, -1], "-1 in y is learned .*; set unlabelled_label=-1"),
+        (float("nan"), [3, 4, 5, -1], "-1 in y is learned .*; set unlabelled_label=-1"),
+        ("?", ["a", "b", "c", "x"], r"\['a', 'b', 'c', 'x'\] is learned .* pass it as unlabelled"),
+    ],
+)
+def test_a_marker_that_is_not_in_y_is_a_warning(clf, mark, names, words, data):
+    X, _, few, _ = data
+    y = np.array(names)[few]
+    clf = clone(clf).set_params(unlabelled_label=mark)
+    with pytest.warns(UserWarning, match=f"no rows with unlabelled_label={mark!r}.*{words}"):
+        assert len(clf.fit(X, y).classes_) == 4
+    assert 0 <= clf.score(X, y) <= 1  # without a warning: the marker is a matter of fit
+
+
+def test_a_class_that_looks_like_a_marker_can_be_named(data):
+    X, _, few, _ = data
+    for clf in (small(), STACKED):
+        named = clone(clf).fit(X, few, classes=[-1, 0, 1, 2])
+        assert named.classes_.tolist() == [-1, 0, 1, 2]
+        named.score(X, few)
+    clf = small().fit(X[few >= 0], few[few >= 0])
+    with pytest.warns(UserWarning, match="-1 in y counts as a wrong prediction; set unlabelled"):
+        clf.score(X, few)
 
 
 @pytest.mark.parametrize("dtype", [object, str])
