@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from ._base.module_factory import uncompiled
 from ._base.random_streams import seeds_of
-from ._base.validation import check_argument, check_fits_in_memory, inside_another
+from ._base.validation import check_argument, check_fits_in_memory, inside_another, warn_user
 from .coherence import Coherence, brings_edges, coherence_of
 from .initializer import MMDInitializer
 from .theta0 import put_arrays_
@@ -169,6 +169,13 @@ def _read_or_streamed(
     initializer.batch_size = min(initializer.batch_size, epochs.size)
     if coherence is not None:
         initializer.coherence = _copy_for_given_pairs(coherence).set_params(batch_size=epochs.size)
+        if coherence.augmentation is None and epochs.views_are_equal():
+            warn_user(
+                f"data={name} gives two equal views of each example in the first mini-batch, and "
+                "coherence learns from what differs; let the loader draw an augmentation for each "
+                "view, as in `return augment(x), augment(x)`, or pass "
+                "coherence=Coherence(augmentation=augment)"
+            )
     return epochs.first_rows(), epochs
 
 

@@ -116,8 +116,8 @@ class Rows(IterableDataset):
 
     def __iter__(self):
         for start in range(0, self.n, 512):
-            shape = min(512, self.n - start), 3, 32, 32
-            yield (torch.rand(shape),) * self.n_views
+            images = torch.rand(min(512, self.n - start), 3, 32, 32)
+            yield (images, 1 - images)[: self.n_views]
 
 
 @pytest.mark.long

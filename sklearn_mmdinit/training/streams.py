@@ -72,6 +72,11 @@ class LoaderEpochs:
         with self._context():
             return np.concatenate([rows_of(views[0]) for views in self._read])
 
+    def views_are_equal(self) -> bool:
+        """Whether the two views of each example of the first mini-batch are equal."""
+        first, second = map(rows_of, self._read[0])
+        return np.array_equal(first, second)
+
     def of(self, epoch: int) -> Iterator[Views]:
         """The views of each mini-batch of an epoch; the first epoch can be read only once."""
         while epoch == 0 and self._read:
