@@ -286,10 +286,10 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
     history_ : list of dict
         One dict for each window of steps: "step" is the step at which the window ended. The others
         are means over the window of "loss" and of the terms that were computed: "uniformity",
-        "degeneracy", "detachment" and "coherence". If no window has ended, there is one dict for
-        all steps so far.
+        "degeneracy", "detachment" and "coherence". The last window may have fewer steps.
     loss_curve_, best_loss_ : list of float, float
-        Mean loss of each window, and the lowest of them.
+        Mean loss of each window, and the lowest of the complete ones, or of all if none is
+        complete.
     embedding_ : estimator or None
         The ``coherence.embedding``, fitted.
     converged_ : bool or None
@@ -812,7 +812,8 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         self.why_functional_ = self._builder.info.why_functional
         self.history_ = state.records(config.term_names)
         self.loss_curve_ = [record["loss"] for record in self.history_]
-        self.best_loss_ = min(self.loss_curve_, default=np.inf)
+        complete = state.history or self.history_
+        self.best_loss_ = min((record["loss"] for record in complete), default=np.inf)
         self.n_iter_ = state.n_epochs
         self.converged_: bool | None = None
         if H is not None:

@@ -62,7 +62,8 @@ def mmd_init_(module: nn.Module, data: Any, **params: Any) -> list[dict[str, flo
     Returns
     -------
     history : list of dict
-        Means of the loss and its terms over each window that ended at "step".
+        Means of the loss and its terms over each window that ended at "step". The last window may
+        have fewer steps.
 
     Raises
     ------

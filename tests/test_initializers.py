@@ -231,7 +231,7 @@ def test_a_window_is_the_mean_of_its_steps_and_nothing_else(X):
     steps = tiny(window=1, max_iter=4).fit(X).history_
     windows = tiny(window=3, max_iter=4).fit(X).history_
     assert [record["step"] for record in steps] == list(range(1, 4 * STEPS + 1))
-    assert [record["step"] for record in windows] == [3, 6, 9, 12, 15, 18]
+    assert [record["step"] for record in windows] == [3, 6, 9, 12, 15, 18, 20]
     for i, record in enumerate(windows):
         for name in ("loss", "uniformity", "degeneracy", "detachment"):
             mean = np.mean([step[name] for step in steps[3 * i : 3 * i + 3]])
@@ -242,6 +242,13 @@ def test_a_first_window_that_never_ends_is_recorded_and_gives_theta0(X):
     short, exact = tiny(window=1000).fit(X), tiny(window=3 * STEPS).fit(X)
     assert_same_fit(short, exact)
     assert [record["step"] for record in short.history_] == [3 * STEPS]
+
+
+def test_a_last_window_that_never_ends_is_recorded_but_is_not_the_best(X):
+    init, exact = tiny(window=2 * STEPS).fit(X), tiny(window=2 * STEPS, max_iter=2).fit(X)
+    assert [record["step"] for record in init.history_] == [2 * STEPS, 3 * STEPS]
+    assert init.loss_curve_[1] < init.loss_curve_[0] == init.best_loss_
+    assert_same_arrays(init.theta0_, exact.theta0_)
 
 
 def test_no_epoch_at_all_gives_the_random_weights(X):
@@ -331,7 +338,7 @@ def test_a_loss_that_diverges_later_leaves_the_best_window(X):
     warned = pytest.warns(ConvergenceWarning, match=r"not finite.*learning_rate_init")
     with warned, diverging_at(9):
         init = tiny(window=4).fit(X)
-    assert init.history_ == healthy.history_[:2] == stopped.history_
+    assert init.history_ == healthy.history_[:2] == stopped.history_[:2]
     assert_same_arrays(init.theta0_, stopped.theta0_)
     assert np.isfinite(init.score(X[:BATCH]))
 

@@ -135,11 +135,11 @@ class State:
         return replace(self, history=list(self.history), levels=list(self.levels))
 
     def records(self, names: tuple[str, ...]) -> list[dict[str, float]]:
-        """A record of each window that has ended; if none has, one record of all steps so far."""
-        if self.history or self.window_sum is None:
-            return [dict(record) for record in self.history]
-        means = (self.window_sum / self.window_steps).tolist()
-        return [{"step": self.step, **dict(zip(names, means, strict=True))}]
+        """A record of each window, also of the last one if it has not ended."""
+        state = self.copied()
+        if state.window_sum is not None:
+            state.end_window(names)
+        return [dict(record) for record in state.history]
 
     def result(self, config: Config) -> Theta0:
         """Theta0 after the best window; the current one with coherence or if no window ended."""
