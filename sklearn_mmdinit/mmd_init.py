@@ -123,9 +123,10 @@ def mmd_init_(module: nn.Module, data: Any, **params: Any) -> list[dict[str, flo
             f"data must not be an iterator, which ends after one pass, got {type(data).__name__}; "
             "pass a DataLoader, or an IterableDataset whose __iter__ is a generator function"
         )
-    if isinstance(data, tuple):
+    if isinstance(data, tuple | dict):
         raise TypeError(
-            f"data must be examples without labels, got a tuple of {len(data)}; pass its first item"
+            f"data must be examples without labels, got a {type(data).__name__} of {len(data)}; "
+            "pass the item that holds the examples"
         )
     with inside_another():  # after an interrupt the module must not have half-trained weights
         if isinstance(data, Dataset | DataLoader):

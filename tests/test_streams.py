@@ -365,7 +365,16 @@ REFUSED = {
     "an iterator": (iter(DataLoader(IMAGES, 16)), {}, TypeError, "iterator, which ends after one"),
     "no second pass": (once(), {}, ValueError, "epoch 2 of.*Let __iter__ .* return a new iterator"),
     "nothing": (DataLoader(Stream(lambda _: []), 16), {}, ValueError, "gives no examples"),
-    "no tensor": (DataLoader([{"x": 0.0}], 1), {}, TypeError, "must give tensors.*got dict"),
+    "no tensor": (DataLoader(["a"], 1), {}, TypeError, "must give tensors.*got str"),
+    "named tensors": (
+        DataLoader([{"label": 0, "image": IMAGES[0]}], 1),
+        {},
+        TypeError,
+        r"got a dict with the keys \['label', 'image'\].*collate_fn=lambda.*item\['image'\]",
+    ),
+    "labels first": (DataLoader([(0, IMAGES[0])], 1), {}, ValueError, "labels, give the examples"),
+    "a list of pairs": ([(IMAGES[0], 0)], {}, ValueError, "list of pairs.*torch.stack"),
+    "a dict": ({"image": IMAGES}, {}, TypeError, "a dict of 1; pass the item"),
     "None": (
         DataLoader(IMAGES, 16, collate_fn=lambda items: None),
         {},

@@ -332,7 +332,11 @@ def examples_checked(
     `options` are those of ``validate_data``.
     """
     X = array_of(X)
-    flat = not allow_nd or (X if hasattr(X, "ndim") else np.asarray(X)).ndim <= 2
+    with add_error_context(
+        "X must be one array of examples of the same shape. If it is a list of pairs (example, "
+        "label), pass torch.stack([example for example, label in pairs])"
+    ):
+        flat = not allow_nd or (X if hasattr(X, "ndim") else np.asarray(X)).ndim <= 2
     options |= {"reset": reset, "allow_nd": allow_nd, "ensure_2d": flat}
     try:
         # Not dtype="numeric", which judges columns by their types, not by their values.

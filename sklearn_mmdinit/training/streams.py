@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from itertools import chain, count, pairwise
@@ -125,11 +125,16 @@ def _views_of(item: Any) -> Views:
     if nested:
         first, *others = first
     if not isinstance(first, torch.Tensor) or first.ndim == 0:
-        kind = "a number" if isinstance(first, torch.Tensor) else type(first).__name__
-        if first is None:
-            kind = "None; let collate_fn return a tensor, and leave out examples in the Dataset"
         raise TypeError(
-            f"data must give tensors, or tuples whose first item is a tensor, got {kind}"
+            "data must give tensors, or tuples whose first item is a tensor, got "
+            f"{_described(first)}"
+        )
+    if first.ndim == 1:
+        raise ValueError(
+            f"data must give mini-batches of examples (n, ...), got a tensor {tuple(first.shape)}. "
+            "If it holds labels, give the examples first, as in (image, label), or alone, as by "
+            "DataLoader([image for label, image in dataset], 256, shuffle=True). If it is one "
+            "example, give several as one tensor, as a DataLoader does by its batch_size"
         )
     views = [first.detach()]
     for other in others:
@@ -142,6 +147,23 @@ def _views_of(item: Any) -> Views:
             raise ValueError(f"two views of an example must have one shape and dtype, got {got}")
         break
     return tuple(views)
+
+
+def _described(item: Any) -> str:
+    """What an item is that holds no examples, and what to write instead."""
+    if isinstance(item, torch.Tensor):
+        return "a number"
+    if item is None:
+        return "None; let collate_fn return a tensor, and leave out examples in the Dataset"
+    if isinstance(item, Mapping) and item:
+        tensors = (k for k, v in item.items() if isinstance(v, torch.Tensor) and v.ndim > 1)
+        key = next(tensors, next(iter(item)))
+        return (
+            f"a {type(item).__name__} with the keys {list(item)}; let collate_fn take one out: "
+            "DataLoader(dataset, 256, shuffle=True, "
+            f"collate_fn=lambda items: torch.stack([item[{key!r}] for item in items]))"
+        )
+    return type(item).__name__
 
 
 def _warn_if_not_used(n_given: int, n_used: int, name: str) -> None:
