@@ -342,14 +342,14 @@ def examples_checked(
         # Not dtype="numeric", which judges columns by their types, not by their values.
         checked = validate_data(estimator, X, y, dtype=None, **options)
     except ValueError as error:
-        for row, *at in _not_finite(X):
+        if (place := next(_not_finite(X), None)) is not None:
+            row, *at = place
             column = X.columns[at[0]] if hasattr(X, "columns") else at[0]
-            place = f"column {column!r}" if len(at) == 1 else f"at index {at}"
+            where = f"column {column!r}" if len(at) == 1 else f"at index {at}"
             error.add_note(
-                f"The first value of X that is no finite number is in row {row}, {place}; rows and "
+                f"The first value of X that is no finite number is in row {row}, {where}; rows and "
                 "columns count from 0"
             )
-            break
         raise
     except TypeError:
         if hasattr(X, "columns"):  # the columns may have no common type
