@@ -23,6 +23,7 @@ __all__ = ["mmd_init_"]
 # Size of a mini-batch of a Dataset without a DataLoader. With a coherence its `batch_size` is used
 # instead.
 _EXAMPLES_AT_A_TIME = 256
+_MUCH_MEMORY = 2**30  # bytes of examples; reading more gives a warning
 
 
 def mmd_init_(module: nn.Module, data: Any, **params: Any) -> list[dict[str, float]]:
@@ -51,7 +52,8 @@ def mmd_init_(module: nn.Module, data: Any, **params: Any) -> list[dict[str, flo
         - With a coherence, it is streamed if it gives two views of each example. The views are the
           positive pairs.
         - With a coherence and one view of each example, one pass is read into an array in memory,
-          because positive pairs then come from a graph of all examples.
+          because positive pairs then come from a graph of all examples. The pass must end. Random
+          augmentations of the loader are drawn only once.
         - Any other Dataset is read once, in its order, into an array in memory.
     **params : dict
         Parameters of :class:`MMDInitializer`, except those that describe a perceptron. To learn in
@@ -85,11 +87,11 @@ def mmd_init_(module: nn.Module, data: Any, **params: Any) -> list[dict[str, flo
     first view is used; with one, only the first two. A warning tells of views that are not used.
 
     With a coherence a mini-batch is what the loader gives: smaller ones than the first are left
-    out, and larger ones are split. ``coherence.batch_size`` is used only for an IterableDataset
-    without a DataLoader. The paper's terms take the first examples of each mini-batch,
-    ``batch_size`` of them. Without a coherence, each mini-batch of the loader is divided into
-    mini-batches of ``batch_size``. Incomplete ones are left out. Let the loader shuffle, so that
-    each epoch leaves out other examples.
+    out, and larger ones are split. From two examples on the estimate of coherence is unbiased.
+    ``coherence.batch_size`` is used only for an IterableDataset without a DataLoader. The paper's
+    terms take the first examples of each mini-batch, ``batch_size`` of them. Without a coherence,
+    each mini-batch of the loader is divided into mini-batches of ``batch_size``. Incomplete ones
+    are left out. Let the loader shuffle, so that each epoch leaves out other examples.
 
     The loader decides order, shuffling, workers and augmentation. While it is read, the global
     generators of PyTorch, Python and NumPy, and the loader's own, are seeded from `random_state`;
@@ -198,4 +200,14 @@ def _read(epochs: LoaderEpochs) -> np.ndarray:
     if (n_rows := epochs.n_rows) < UNKNOWN:
         n_numbers = n_rows * epochs.first_rows()[0].size
         check_fits_in_memory(n_numbers, f"data of {n_rows:,} examples")
-    return np.concatenate([rows_of(views[0]) for views in epochs.of(0)])
+    parts, n_bytes = [], 0
+    for examples, *_ in epochs.of(0):
+        parts.append(rows_of(examples))
+        before, n_bytes = n_bytes, n_bytes + parts[-1].nbytes
+        if before < _MUCH_MEMORY <= n_bytes:
+            warn_user(
+                f"data={epochs.name} is read into memory, {_MUCH_MEMORY / 2**30:g} GiB so far; a "
+                "DataLoader is streamed instead, with coherence only if it gives two views (a, b) "
+                "of each example"
+            )
+    return np.concatenate(parts)

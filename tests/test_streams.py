@@ -174,6 +174,17 @@ def test_no_more_rows_are_kept_than_describe_the_data():
     assert max(n for number, n in most if number > 20) <= 4
 
 
+def test_much_memory_for_single_views_has_a_warning():
+    def batches(epoch):
+        for _ in range(70):  # of 16 MiB each, but all values are one number in memory
+            yield torch.zeros(1).expand(2**16, 1, 8, 8)
+        raise EOFError
+
+    loader = DataLoader(Stream(batches), batch_size=None)
+    with pytest.warns(UserWarning, match="1 GiB so far.*two views"), pytest.raises(EOFError):
+        learned(loader, coherence="auto")
+
+
 # Two views
 
 
