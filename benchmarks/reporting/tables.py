@@ -12,6 +12,7 @@ from reporting.embedding_tables import EMBEDDING_TABLES
 from reporting.layout import Table
 from reporting.photograph_tables import PHOTOGRAPH_TABLES
 from reporting.results import Results
+from reporting.small_network_tables import SMALL_NETWORK_TABLES
 from reporting.study_tables import STUDY_TABLES
 from reporting.task_tables import TITLES, against_table, choices_table, gain_table, task_table
 from reporting.time_tables import TIME_TABLES
@@ -26,6 +27,7 @@ TABLES: dict[str, Callable[[Results], Table]] = {
     **DATA_TABLES,
     **EMBEDDING_TABLES,
     **PHOTOGRAPH_TABLES,
+    **SMALL_NETWORK_TABLES,
     "agreement": agreement_table,
 }
 """From what a command writes to a table of it."""

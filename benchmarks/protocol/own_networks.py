@@ -1,0 +1,130 @@
+"""Small networks as users bring them, for images (n, 1, 8, 8) of ten classes; their rivals' names.
+
+The networks are part of what is measured: do not tune them.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+from protocol.networks import Residual
+
+LEARNED = "learned weights"
+FRESH = {f"fresh weights, {epochs} epochs": epochs for epochs in (10, 100)}
+SPREADING = "label spreading on oriented gradients"
+IMAGES = "few images"
+"""The task that has no network of its own."""
+
+
+class MeanOverPositions(nn.Module):
+    """Features (n, width) of (n, positions, width)."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.mean(dim=1)
+
+
+class Patches(nn.Module):
+    """Patches of 2 x 2 pixels, each by a linear layer, and a parameter for its place."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.embed = nn.Conv2d(1, width, 2, stride=2)
+        self.places = nn.Parameter(0.02 * torch.randn(16, width))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        patches: torch.Tensor = self.embed(x).flatten(2).mT + self.places
+        return patches
+
+
+class Pixels(nn.Module):
+    """Pixels as a set: a grey value and two coordinates from -1 to 0.75 for each of the 64."""
+
+    places: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        axis = torch.arange(8.0) / 4 - 1
+        self.register_buffer("places", torch.cartesian_prod(axis, axis))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.cat([x.flatten(1)[..., None], self.places.expand(len(x), 64, 2)], dim=2)
+
+
+class UNet(nn.Module):
+    """One step down, one step up, and a skip connection between them."""
+
+    def __init__(self, width: int = 16) -> None:
+        super().__init__()
+        self.down = nn.Conv2d(1, width, 3, padding=1)
+        self.bottom = nn.Conv2d(width, 2 * width, 3, padding=1)
+        self.up = nn.ConvTranspose2d(2 * width, width, 2, stride=2)
+        self.out = nn.Conv2d(2 * width, 8, 3, padding=1)
+        self.head = nn.Linear(8 * 64, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        fine = self.down(x).relu()
+        coarse = self.bottom(nn.functional.max_pool2d(fine, 2)).relu()
+        x = self.out(torch.cat([fine, self.up(coarse)], dim=1)).relu()
+        logits: torch.Tensor = self.head(x.flatten(1))
+        return logits
+
+
+class RowsGRU(nn.Module):
+    """A GRU that reads an image row by row."""
+
+    def __init__(self, width: int = 48) -> None:
+        super().__init__()
+        self.gru = nn.GRU(8, width, batch_first=True)
+        self.head = nn.Linear(width, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = self.head(self.gru(x[:, 0])[0][:, -1])
+        return logits
+
+
+def _conv(n_in: int, n_out: int) -> nn.Conv2d:
+    return nn.Conv2d(n_in, n_out, 3, padding=1)
+
+
+def _residual(pool: nn.Module, n_positions: int) -> nn.Sequential:
+    blocks = (_conv(1, 24), nn.ReLU(), Residual(24), Residual(24))
+    return nn.Sequential(*blocks, pool, nn.Flatten(), nn.Linear(24 * n_positions, 10))
+
+
+def _attention() -> nn.Module:
+    return nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, batch_first=True, norm_first=True)
+
+
+NETWORKS: dict[str, Callable[[], nn.Module]] = {
+    "two convolutions": lambda: nn.Sequential(
+        *(_conv(1, 16), nn.ReLU(), _conv(16, 32), nn.ReLU()),
+        *(nn.MaxPool2d(2), nn.Flatten(), nn.Linear(512, 10)),
+    ),
+    "two convolutions, batch normalization, mean over pixels": lambda: nn.Sequential(
+        *(_conv(1, 32), nn.BatchNorm2d(32), nn.ReLU()),
+        *(_conv(32, 64), nn.BatchNorm2d(64), nn.ReLU()),
+        *(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10)),
+    ),
+    "depthwise convolution": lambda: nn.Sequential(
+        *(_conv(1, 32), nn.GELU(), nn.Conv2d(32, 32, 3, padding=1, groups=32), nn.GELU()),
+        *(nn.Conv2d(32, 32, 1), nn.GELU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(512, 10)),
+    ),
+    "ResNet": lambda: _residual(nn.MaxPool2d(2), 16),
+    "ResNet, mean over pixels": lambda: _residual(nn.AdaptiveAvgPool2d(1), 1),
+    "transformer, mean over patches": lambda: nn.Sequential(
+        *(Patches(32), _attention(), _attention(), nn.LayerNorm(32)),
+        *(MeanOverPositions(), nn.Linear(32, 10)),
+    ),
+    "set of pixels, mean over them": lambda: nn.Sequential(
+        *(Pixels(), nn.Linear(3, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU()),
+        *(MeanOverPositions(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10)),
+    ),
+    "U-Net": UNet,
+    "GRU over rows": RowsGRU,
+    "perceptron, layer normalization": lambda: nn.Sequential(
+        *(nn.Flatten(), nn.Linear(64, 128), nn.LayerNorm(128), nn.GELU()),
+        *(nn.Linear(128, 128), nn.GELU(), nn.Linear(128, 10)),
+    ),
+}
+"""What makes each network, by its name in tables."""

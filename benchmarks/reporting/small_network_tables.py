@@ -1,0 +1,68 @@
+"""Tables of ``small_networks.py``: learned and fresh weights with few labels."""
+
+from collections.abc import Callable
+
+import pandas as pd
+
+from protocol.own_networks import FRESH, IMAGES, LEARNED
+from reporting.estimates import N, gains
+from reporting.layout import Table, gain_text, mean_and_std
+from reporting.results import Results
+
+INTERVAL = "mean difference in points with its 95% t interval over the draws"
+
+
+def _gain(differences: pd.Series) -> str:
+    """Mean and interval over the entries."""
+    gained = gains(pd.concat({0: differences.to_frame("gain")}, names=[N]))
+    return gain_text(*(part.loc["gain", 0] for part in gained[:3]))
+
+
+def _networks(results: Results) -> Table:
+    """A row a network, and their mean."""
+    rows, gain_of = [], {}
+    for record in results["records"]:
+        if record["task"] == IMAGES:
+            continue
+        draws = pd.DataFrame(record["accuracies"])[[LEARNED, *FRESH]]
+        difference = draws[LEARNED] - draws[draws[[*FRESH]].mean().idxmax()]
+        gain_of[record["task"]] = difference.mean()
+        cells = [mean_and_std(draws[method].mean(), draws[method].std()) for method in draws]
+        rows.append([record["task"], *cells, _gain(difference), f"{record['seconds']:.0f}"])
+    if len(rows) > 1:
+        last = f"mean of {len(rows)} networks, interval over networks"
+        rows.append([last, *"---", _gain(pd.Series(gain_of)), "-"])
+    title = (
+        "Accuracy (%) with 50 labels of the digits: mean ± standard deviation over 4 draws of the "
+        f"labels; {INTERVAL}, against the fresh weights with the better mean; seconds to learn the "
+        "weights"
+    )
+    head = ["network", LEARNED, *FRESH, "above the better fresh weights", "seconds"]
+    return Table(title, pd.DataFrame(rows, columns=head))
+
+
+def _images(results: Results) -> Table:
+    """A row a method."""
+    rows = []
+    for record in results["records"]:
+        if record["task"] != IMAGES:
+            continue
+        draws = pd.DataFrame(record["accuracies"])
+        for method in draws:
+            accuracy = mean_and_std(draws[method].mean(), draws[method].std())
+            above = "-" if method == LEARNED else _gain(draws[LEARNED] - draws[method])
+            seconds = f"{record['seconds']:.0f}" if method == LEARNED else "-"
+            rows.append([method, accuracy, above, seconds])
+    title = (
+        "Accuracy (%) on the test images with 100 labels: mean ± standard deviation over 3 draws "
+        f"of the labels; {INTERVAL}; seconds to learn the weights"
+    )
+    head = ["method", "accuracy", f"{LEARNED} minus it", "seconds"]
+    return Table(title, pd.DataFrame(rows, columns=head))
+
+
+SMALL_NETWORK_TABLES: dict[str, Callable[[Results], Table]] = {
+    "small_networks": _networks,
+    "few_images": _images,
+}
+"""From the results of the command to a table of them, by kind."""

@@ -1,0 +1,192 @@
+"""Claim: the default recipe helps users who bring a small network of their own, or few images.
+
+Ten small networks get 50 labels of scikit-learn's 1,797 digits. Each begins from weights learned on
+all of these images without labels, and from fresh weights, for 10 and for 100 epochs. The task
+``few images`` is the recipe of the guide: a perceptron that learns from 2,000 images of MNIST, of
+which 100 get labels, beside label spreading. Seconds are those of one core (20 minutes in all)::
+
+    python benchmarks/small_networks.py --jobs 1
+    python benchmarks/small_networks.py --tasks '*ResNet*' U-Net
+"""
+
+import argparse
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.model_selection import StratifiedShuffleSplit
+
+from data.datasets import DATASETS, standardize
+from protocol import command
+from protocol.backends import Call, local_workers
+from protocol.methods import select_names
+from protocol.own_networks import FRESH, IMAGES, LEARNED, NETWORKS, SPREADING
+from protocol.store import Log, code_digest, data_digest, deciding_versions, digest_of
+from reporting.small_network_tables import SMALL_NETWORK_TABLES
+from reporting.tables import publish
+from rivals.few_labels import label_spreading
+from rivals.wrappers import nearest_rows, normalized_graph, symmetric_graph
+from sklearn_mmdinit import (
+    Coherence,
+    MLPClassifier,
+    MMDInitializer,
+    NetClassifier,
+    OrientedGradients,
+    RandomAffine,
+)
+
+DIGITS = {"n_labels": 50, "draws": 4}
+FEW_IMAGES = {"n_labels": 100, "draws": 3}
+SMALL_STEPS: dict[str, Any] = {"coherence": "auto", "n_perturbations": 8, "batch_size": 8}
+"""What the guide advises for networks of one's own."""
+
+N_NEIGHBORS = 10
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """The first ``n_pool`` rows are learned from; each draw has its labelled and its test rows."""
+
+    X: np.ndarray
+    y: np.ndarray
+    n_pool: int
+    draws: list[tuple[np.ndarray, np.ndarray]]
+
+
+Fit = Callable[[np.ndarray, np.ndarray, int], Any]
+"""A classifier fitted on labelled rows, their classes and a seed."""
+
+
+def labelled_and_other(
+    y: np.ndarray, seed: int, n_labels: int, draws: int
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    splitter = StratifiedShuffleSplit(draws, train_size=n_labels, random_state=seed)
+    return [*splitter.split(y, y)]
+
+
+def digits_task(seed: int) -> Task:
+    """Every image without a label is a test image, and is learned from too."""
+    X, y = load_digits(return_X_y=True)
+    images = (X / 16 - 0.3).astype(np.float32).reshape(-1, 1, 8, 8)
+    return Task(images, y, len(y), labelled_and_other(y, seed, **DIGITS))
+
+
+def images_task(options: argparse.Namespace) -> Task:
+    """Some training images, and all test images."""
+    dataset = DATASETS[options.dataset](options.data_dir, partial(command.say, options))
+    X, X_test = standardize(dataset)
+    pool = np.random.default_rng(options.seed).permutation(len(X))[: options.images]
+    y, test = dataset.y_train[pool], np.arange(len(X_test)) + len(pool)
+    draws = [(train, test) for train, _ in labelled_and_other(y, options.seed, **FEW_IMAGES)]
+    rows, classes = np.concatenate([X[pool], X_test]), np.concatenate([y, dataset.y_test])
+    return Task(rows, classes, len(pool), draws)
+
+
+def accuracies(task: Task, fit: Fit, rows: np.ndarray) -> list[float]:
+    """In percent, one a draw; a draw's number is its seed."""
+    found = []
+    for draw, (train, test) in enumerate(task.draws):
+        guess = fit(rows[train], task.y[train], draw).predict(rows[test])
+        found.append(round(100.0 * float((guess == task.y[test]).mean()), 3))
+    return found
+
+
+def of_network(classifier: Any) -> Fit:
+    return lambda X, y, seed: clone(classifier).set_params(random_state=seed).fit(X, y)
+
+
+def by_spreading(task: Task) -> list[float]:
+    """Of label spreading, which reads the numbers of rows of a graph."""
+    edges = OrientedGradients().fit_transform(task.X)
+    neighbors = nearest_rows(edges, task.n_pool, N_NEIGHBORS, 1)
+    spread = normalized_graph(symmetric_graph(neighbors[: task.n_pool]))
+
+    def fit(rows: np.ndarray, y: np.ndarray, seed: int) -> Any:
+        return label_spreading(rows, y, spread, neighbors, seed)
+
+    return accuracies(task, fit, np.arange(len(task.X)))
+
+
+def measure(name: str, seed: int, max_iter: Any, task: Task) -> dict[str, Any]:
+    """Learn weights once, and fine-tune them and fresh ones on every draw."""
+    common = {"max_iter": max_iter, "random_state": seed, "verbose": 0}
+    learned, fresh, rivals = NetClassifier(), NetClassifier(warm_start_from=None), {}
+    if name == IMAGES:
+        images = Coherence(embedding=OrientedGradients(), augmentation=RandomAffine())
+        init = MMDInitializer(n_classes=len(np.unique(task.y)), coherence=images, **common)
+        learned = MLPClassifier()
+        fresh = MLPClassifier(init.hidden_layer_sizes, warm_start_from=None)
+        rivals = {SPREADING: by_spreading(task)}
+    else:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            net = NETWORKS[name]()
+        init = MMDInitializer(module=net, **SMALL_STEPS, **common)
+        fresh.set_params(module=net)
+    start = time.perf_counter()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        init.fit(task.X[: task.n_pool])
+    seconds = time.perf_counter() - start
+    networks = {LEARNED: learned.set_params(warm_start_from=init)}
+    networks |= {m: clone(fresh).set_params(max_iter=epochs) for m, epochs in FRESH.items()}
+    found = {m: accuracies(task, of_network(net), task.X) for m, net in networks.items()}
+    return {
+        "task": name,
+        "seconds": round(seconds, 1),
+        "steps": init.history_[-1]["step"],
+        "warnings": sorted({str(warning.message) for warning in caught}),
+        "accuracies": found | rivals,
+    }
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = command.command_parser(__file__, __doc__)
+    add, tasks = parser.add_argument, (*NETWORKS, IMAGES)
+    many = ", ".join(map(repr, tasks))
+    add("--tasks", nargs="+", default=["*"], help=f"names or patterns of {many}")
+    add("--max-iter", type=command.positive, help="epochs of a start; default: by the loss")
+    add("--dataset", choices=DATASETS, default="mnist", help=f"of {IMAGES!r}; default: mnist")
+    add("--images", type=command.at_least(100), default=2000, help="without labels; default: 2000")
+    add("--data-dir", type=Path, help="a folder with the four IDX files of (Fashion-)MNIST")
+    add("--jobs", type=int, default=-1, help="processes; default: one a core")
+    command.add_output_options(parser)
+    options = parser.parse_args(argv)
+    options.max_iter = options.max_iter or "auto"
+    log, workers = Log(options.output / "small_networks.jsonl"), local_workers(options.jobs)
+    with command.refusing(parser):
+        names = select_names(options.tasks, tasks, what="task")
+        digits = digits_task(options.seed)
+        task_of = dict.fromkeys(names, digits)
+        if IMAGES in names:
+            task_of[IMAGES] = images_task(options)
+    code = [code_digest(without=frozenset()), deciding_versions()]
+    keys = {
+        name: digest_of([name, options.seed, options.max_iter, data_digest(task.X),
+                         data_digest(task.y), *code])
+        for name, task in task_of.items()
+    }  # fmt: skip
+    calls: list[Call] = [
+        ((name, options.seed, options.max_iter), (task_of[name],))
+        for name, key in keys.items()
+        if key not in log.records
+    ]
+    with command.resumable(parser):
+        for record in workers.results(measure, calls):
+            log.append({"key": keys[record["task"]], "jobs": workers.n_jobs} | record)
+            command.say(options, f"{record['task']}: learned in {record['seconds']:.0f} s")
+    records = [{k: v for k, v in log.records[key].items() if k != "key"} for key in keys.values()]
+    settings = {"tasks": names, "digits": DIGITS, IMAGES: FEW_IMAGES, "networks": SMALL_STEPS}
+    publish(parser, options, {"settings": settings, "records": records}, [*SMALL_NETWORK_TABLES])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+"""Small networks of users' own, and few images: the command and its tables."""
+
+import pytest
+import torch
+
+import small_networks
+from protocol.own_networks import FRESH, IMAGES, LEARNED, NETWORKS, SPREADING
+from reporting.tables import build_table
+from results_stand_in import status_of, written
+
+TINY = ["--max-iter=1", "--dataset=digits", "--images=150", "--jobs=1", "--quiet", "--tasks"]
+SMALLEST = "perceptron, layer normalization"
+
+
+@pytest.mark.parametrize("make", NETWORKS.values(), ids=NETWORKS)
+def test_a_network_gives_ten_logits_of_each_digit(make):
+    assert make()(torch.zeros(2, 1, 8, 8)).shape == (2, 10)
+
+
+def test_what_was_measured_is_not_measured_again(tmp_path):
+    def records():
+        arguments = [*TINY, IMAGES, SMALLEST, "--output", tmp_path]
+        assert status_of(small_networks, arguments) == 0
+        return written(tmp_path)["records"]
+
+    first = records()
+    network, images = (record["accuracies"] for record in first)
+    assert [record["task"] for record in first] == [SMALLEST, IMAGES]
+    assert {method: len(draws) for method, draws in network.items()} == {
+        **dict.fromkeys([LEARNED, *FRESH], small_networks.DIGITS["draws"]),
+    }
+    assert {*images} == {*network, SPREADING}
+    assert min(images[SPREADING]) > 70.0  # a tenth would be chance
+    # The log loses its last record, as a kill may leave it; the first is not measured again.
+    log = tmp_path / "small_networks.jsonl"
+    *kept, last = log.read_text().splitlines()
+    log.write_text("\n".join(kept) + "\n" + last[:20])
+    again = records()
+    assert again[0] == first[0]
+    assert again[1]["accuracies"] == images
+
+
+def test_an_unknown_task_is_refused(tmp_path, capsys):
+    assert status_of(small_networks, ["--tasks", "VGG", "--output", tmp_path]) == 2
+    assert "unknown task 'VGG'; valid names are two convolutions, " in capsys.readouterr().err
+
+
+def test_learned_weights_are_compared_with_the_better_fresh_ones():
+    """By hand; t(2) at 97.5 % is 4.302653, and t(1) is 12.7062."""
+    short, long = FRESH
+    of_network = {LEARNED: [90, 92, 94], short: [50, 99, 50], long: [80, 80, 80]}
+    other = {LEARNED: [70, 70, 70], short: [80, 80, 80], long: [60, 60, 60]}
+    of_images = of_network | {SPREADING: [94, 92, 90]}
+    records = [
+        {"task": name, "seconds": 12.3, "accuracies": values}
+        for name, values in (("a", of_network), ("b", other), (IMAGES, of_images))
+    ]
+    first, second, mean = build_table("small_networks", {"records": records}).rows
+    fresh = ["66.33 ± 28.29", "80.00 ± 0.00"]
+    assert first == ["a", "92.00 ± 2.00", *fresh, "+12.00 [+7.03, +16.97]", "12"]
+    assert second[-2] == "-10.00 [-10.00, -10.00]"
+    # Gains of 12 and -10.
+    assert mean[-2] == "+1.00 [-138.77, +140.77]"
+    rows = build_table("few_images", {"records": records}).rows
+    assert rows[0] == [LEARNED, "92.00 ± 2.00", "-", "12"]
+    assert rows[-1] == [SPREADING, "92.00 ± 2.00", "+0.00 [-9.94, +9.94]", "-"]
