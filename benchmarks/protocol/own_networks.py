@@ -51,6 +51,19 @@ class Pixels(nn.Module):
         return torch.cat([x.flatten(1)[..., None], self.places.expand(len(x), 64, 2)], dim=2)
 
 
+class Rows(nn.Module):
+    """Rows of an image as a set: eight pixels and the row's place, from -1 to 0.75."""
+
+    places: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("places", torch.arange(8.0)[:, None] / 4 - 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.cat([x[:, 0], self.places.expand(len(x), 8, 1)], dim=2)
+
+
 class UNet(nn.Module):
     """One step down, one step up, and a skip connection between them."""
 
@@ -119,6 +132,10 @@ NETWORKS: dict[str, Callable[[], nn.Module]] = {
     "set of pixels, mean over them": lambda: nn.Sequential(
         *(Pixels(), nn.Linear(3, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU()),
         *(MeanOverPositions(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10)),
+    ),
+    "set of rows, mean over them": lambda: nn.Sequential(
+        *(Rows(), nn.Linear(9, 64), nn.GELU(), nn.Linear(64, 64), nn.GELU()),
+        *(MeanOverPositions(), nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 10)),
     ),
     "U-Net": UNet,
     "GRU over rows": RowsGRU,
