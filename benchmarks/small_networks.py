@@ -1,7 +1,7 @@
 """Claim: the default recipe helps users who bring a small network of their own, or few images.
 
-Eleven small networks get 50 labels of scikit-learn's 1,797 digits. Each begins from weights learned on
-all of these images without labels, and from fresh weights, for 10 and for 100 epochs. The task
+Eleven small networks get 50 labels of scikit-learn's 1,797 digits. Each begins from weights learned
+on all of these images without labels, and from fresh weights, for 10 and for 100 epochs. The task
 ``few images`` is the recipe of the guide: a perceptron that learns from 2,000 images of MNIST, of
 which 100 get labels, beside label spreading. Seconds are those of one core (20 minutes in all)::
 
