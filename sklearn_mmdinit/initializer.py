@@ -730,7 +730,8 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         """Settings by the parameters as they are now; an error if the network cannot have them."""
         _check_gain(self.gain, self._builder.architecture.chain)
         n_classes, is_known = self._builder.info.n_classes, self._n_classes_is_known
-        return resolve(vars(self), coherence, n_rows, n_classes, is_known)
+        parameters = vars(self) | {"sampler": self._builder.info.sampler}
+        return resolve(parameters, coherence, n_rows, n_classes, is_known)
 
     def _prepare(
         self, X: np.ndarray, coherence: Coherence | None, config: Config, seed: int

@@ -607,7 +607,7 @@ def test_embeddings_get_whole_numbers():
     init = small(Words, n_classes=3, batch_size=20).fit(ids)
     assert init.n_features_in_ == 5
     assert init.theta0_.architecture.last_layer == "head"
-    assert init.sampler_ == "functional"
+    assert init.sampler_ == init.config_.sampler == "functional"
     assert not init.theta0_.arrays["table.weight"][0].any(), "the row for padding"
     module = seeded(Words)
     before = state_of(module)

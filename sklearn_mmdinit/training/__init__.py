@@ -40,7 +40,7 @@ class Config:
     window: int  # steps over which the loss is averaged
     n_perturbations: int = 2  # the paper's K, and its M
     perturbation_scale: float = 0.0  # the paper's s
-    sampler: str = "auto"  # how perturbed networks are drawn
+    sampler: str = "gram"  # or "functional"
     # The paper's weights of its three terms: 1, lambda and xi.
     uniformity_weight: float = 0.0
     degeneracy_weight: float = 0.0
