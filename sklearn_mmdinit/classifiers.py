@@ -118,11 +118,11 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
     fine_tuning : {"auto", "head-first", "paper"}, default="auto"
         How training begins. "auto" also sets other parameters, as their entries below say.
 
-        - "head-first": first the last layer alone is fitted, by a regularised logistic regression
-          on its inputs. Then all layers are trained, at a low learning rate. If all layers were
-          trained from the start, with few labels, the learned features would change before the last
-          layer fits them [1]_. The last layer must be linear, not frozen, and without a constraint
-          such as spectral_norm.
+        - "head-first": first a regularised logistic regression fits the last layer and, if there is
+          one, the skip connection. Then all layers are trained, at a low learning rate. If all
+          layers were trained from the start, with few labels, the learned features would change
+          before the last layer fits them [1]_. The last layer must be linear, not frozen, and
+          without a constraint such as spectral_norm.
         - "paper": all layers at once, from the initial weights.
         - "auto": "head-first" if the initial weights are learned and it can fit the last layer,
           else "paper".
@@ -137,8 +137,8 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
     batch_size : int, default=50
         Rows of a mini-batch.
     max_iter : int or "auto", default="auto"
-        Number of epochs. "auto": 10, with "head-first" 30. With 0 epochs "head-first" fits only the
-        last layer.
+        Number of epochs. "auto": 10, with "head-first" 30. With 0 epochs "head-first" ends after
+        the logistic regression.
     validation_split : float, splitter, tuple, None or "auto", default="auto"
         The validation set, by which the best epoch is chosen. It is taken from the rows that have a
         label and a weight above 0. A number is a random fraction of them, stratified where
@@ -539,9 +539,9 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
         """Train for one more epoch on the given rows, without validation.
 
         The first call starts where ``fit`` does. Later calls, and calls after ``fit``, go on from
-        the present weights and optimizer, with the parameters of the first call. After
-        ``max_iter`` calls with the same rows the result is exactly that of one ``fit`` with
-        ``validation_split=None``. A
+        the present weights and optimizer, with the parameters of the first call; only
+        ``class_weight`` and ``unlabelled_label`` are read anew. After ``max_iter`` calls with the
+        same rows the result is exactly that of one ``fit`` with ``validation_split=None``. A
         learning rate schedule of skorch's LRScheduler goes on too. For other callbacks each call
         is a new training. ``class_weight`` may not be "balanced".
 

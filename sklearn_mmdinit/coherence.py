@@ -47,11 +47,11 @@ _IDLE = {"checkpoint", "memory", "n_jobs", "verbose"}
 class Coherence(BaseEstimator):
     r"""The fourth term of :class:`MMDInitializer`: functions near theta0 are smooth on the data.
 
-    The paper's loss treats each input alone: its predictions by networks near theta0 should spread
-    over the whole simplex. This term compares inputs. If the last layer is perturbed, predictions
-    of neighbouring inputs should move together, and those of unrelated inputs should move without
-    correlation. Let C be the exact correlation of these moves, and :math:`i \to i^+` a random walk
-    on the nearest-neighbour graph of the unlabelled rows. The term is
+    The paper's L_uni looks at each input alone: the networks near theta0 should spread their
+    predictions over the whole simplex. This term compares inputs. If the last layer is perturbed,
+    predictions of neighbouring inputs should move together, and those of unrelated inputs should
+    move without correlation. Let C be the exact correlation of these moves, and :math:`i \to i^+` a
+    random walk on the nearest-neighbour graph of the unlabelled rows. The term is
 
     .. math:: L_{coh} = 1 - E_i [C_{i i^+}] + \rho \, E_{i \not\sim j} [C_{ij}^2].
 
@@ -73,10 +73,10 @@ class Coherence(BaseEstimator):
         Positive pairs a step, at least 2; capped at n_samples. The paper's terms use
         only the first row of a pair, and only n pairs: n is the initializer's ``batch_size``.
     n_neighbors : int, default=10
-        Edges of each row, which lead to its nearest neighbours. A row that equals others has one
-        edge to one of them; its other edges lead to rows that differ. From 100,000 rows on,
-        ``pynndescent`` (the extra ``neighbors``) does the search where it is installed: nearly
-        exactly, and much faster after half a minute of compiling in each process.
+        Edges of each row, which lead to its nearest neighbours. If `n_neighbors` is above 1, a row
+        that equals others has one edge to one of them; its other edges lead to rows that differ.
+        From 100,000 rows on, ``pynndescent`` (the extra ``neighbors``) does the search where it is
+        installed: nearly exactly, and much faster after half a minute of compiling in each process.
     n_components : int, None or "auto", default="auto"
         Number of principal components of X in which neighbours are searched. None: all columns.
         "auto": 50, but all columns if all rows have the same length, as embeddings of an encoder

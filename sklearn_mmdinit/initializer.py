@@ -55,7 +55,7 @@ OUTPUTS = ("passthrough", "hidden")
 _OF_THE_NETWORK = (*factories.OF_A_PERCEPTRON, "n_classes", "module", "hidden_layer", "sampler")
 PAPER_WEIGHTS = ("uniformity_weight", "degeneracy_weight", "detachment_weight")
 
-# Number of the first step of `score`. No training reaches it, so `score` never repeats its draws.
+# Number of the first step of `score`, so large that `score` never uses a draw of the training.
 _FIRST_SCORE_STEP = 1 << 31
 
 # With coherence, gain="auto" is such that the first step of fine-tuning moves a logit by
@@ -168,19 +168,21 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
 
     so that small random perturbations of theta0 give predictions that are uniform over the class
     simplex for every input, use all classes, and depend on the input. The defaults are the paper's
-    values. ``coherence="auto"`` adds a term that the paper does not have: networks near theta0
-    then predict similarly for similar rows. Most of the gain with few labels comes from it.
+    values. ``coherence="auto"`` adds a term that the paper does not have: networks near theta0 then
+    predict similarly for similar rows. With few labels this term brings most of the improvement.
 
     Parameters
     ----------
     hidden_layer_sizes : int or sequence of int, default=(392, 392, 392)
         Width of each hidden layer.
     n_classes : int or "auto", default="auto"
-        Number of classes of the tasks to come, the paper's d. "auto" takes the number of classes of
-        y if ``fit`` gets labels, without -1, NaN and None; else the module's own number, or 2. Set
-        it if y holds whole numbers that are not labels, such as targets of a regression. Time
-        and memory of L_iod grow with its square: with 1,000 classes a step takes one or two seconds
-        on two cores. With a coherence it also sets ``Coherence(separation="auto")``.
+        Number of classes of the tasks to come, the paper's d. "auto": if ``fit`` gets labels, the
+        number of classes of y without -1, NaN and None; else the default of the module's class, or
+        2. A module that is an instance, or whose class has no argument ``n_classes``, keeps its own
+        number of logits. Set `n_classes` if y holds whole numbers that are not labels, such as
+        targets of a regression. Time and memory of L_iod grow with its square: with 1,000 classes a
+        step takes one or two seconds on two cores. With a coherence it also sets
+        ``Coherence(separation="auto")``.
     coherence : None, "auto" or Coherence, default=None
         A fourth term that makes functions near theta0 smooth on the nearest-neighbour graph of X.
         "auto" stands for ``Coherence()``, with fewer neighbours if X has few distinct rows. None is

@@ -38,7 +38,8 @@ _FIT_FIRST = (
 def coherent_initializers(X: np.ndarray, **params: Any) -> list[MMDInitializer]:
     """Two initializers with these parameters: one has long walks, one short walks and corruption.
 
-    The paper's terms have weight 0: they take most of the time and hardly change these features.
+    The paper's terms have weight 0, because they would take most of the time and hardly change
+    these features.
     """
     params = dict.fromkeys(PAPER_WEIGHTS, 0.0) | params
     short: Any = coherence_of("auto", X)

@@ -74,8 +74,8 @@ class Architecture:
     module : str
         Qualified name of the module's class.
     parameters : tuple of (str, str)
-        Name and ``repr`` of each argument of the class, without addresses in memory; empty if the
-        module was an instance.
+        Name and ``repr`` of each argument of the class, without addresses in memory; empty for an
+        instance of another class than :class:`MLP`.
     input_shape : tuple of int
         Shape of one example.
     n_classes : int
@@ -441,7 +441,8 @@ def remove_unfinished_files(path: Path) -> None:
 
 def read_whole(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     """Arrays and texts of a safetensors file; a ValueError if it is damaged."""
-    # Raises the right OSError: safe_open calls every file that it cannot open missing.
+    # Opens the file first, for the right OSError: safe_open reports any file that it cannot open as
+    # missing.
     with open(path, "rb"):
         pass
     try:

@@ -64,7 +64,7 @@ def _check_has_one_channel(n_values: int) -> None:
 
 
 def _channels_are_last(shape: Sequence[int]) -> bool:
-    """Whether the last of three axes counts channels: it has at most 4 values, the first more."""
+    """Whether the last of three axes counts channels: it has at most 4 values, the first over 4."""
     return shape[2] <= _MOST_CHANNELS < shape[0]
 
 
@@ -102,7 +102,7 @@ class RandomAffine(BaseEstimator):
         Shape of the image in a flat row: (height, width), (channels, height, width) or (height,
         width, channels). None: a square of one channel. Not needed if the images of X have two
         axes, (height, width), or three. The last of three axes counts channels if it has at most 4
-        values and the first has more; else the first axis does.
+        values and the first axis has more than 4; else the first axis does.
 
     See Also
     --------

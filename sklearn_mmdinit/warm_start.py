@@ -31,9 +31,9 @@ _VALID = (
     "(a fitted classifier has one as theta0_) or the path of a .safetensors file"
 )
 _LOST_BY = (
-    "Any step between the initializer and the classifier loses it, and so do a FeatureUnion or a "
-    "ColumnTransformer around the initializer, set_output(transform='pandas') and slicing; pass "
-    "the initializer as warm_start_from instead"
+    "A step that returns a new array between the initializer and the classifier loses it, and so "
+    "do a FeatureUnion or a ColumnTransformer around the initializer, and slicing; pass the "
+    "initializer as warm_start_from instead"
 )
 _NO_INITIALIZER = (
     "No step before this classifier is an initializer with output='passthrough'; write "
@@ -222,7 +222,7 @@ def _passes_theta0_on(step: Any) -> bool:
 
 
 def factory_of(source: Any, n_features: int, n_classes: int, seed: int = 0) -> ModuleFactory | None:
-    """The factory of modules for a source; None if it has only arrays, or is None."""
+    """The factory for a source; None for None, or for a Theta0 of another module than MLP."""
     theta0 = theta0_in(source)
     # A theta0 for another number of classes gets a fresh last layer in `start_from`.
     if theta0 is not None and theta0.architecture.is_perceptron:

@@ -62,7 +62,7 @@ def torch_device(device: Any) -> torch.device:
 
 
 def array_of(X: Any) -> Any:
-    """A tensor as an array, one of bfloat16 in float32; anything else unchanged."""
+    """A tensor as an array, bfloat16 as float32; other rows unchanged; a TypeError for a stream."""
     if isinstance(X, Dataset | DataLoader | Iterator):
         raise TypeError(
             f"rows must be in an array, a tensor or a table, got a {type(X).__name__}; pass "
@@ -180,7 +180,8 @@ def progress_bar(verbose: Any, **options: Any) -> Any:
     """A bar of tqdm's: shown if `verbose` is positive, hidden if it is 0.
 
     "auto" shows it after some seconds in a terminal or a notebook, but not in worker processes and
-    threads, whose bars would overwrite each other. A log file gets its state twice a minute.
+    threads, whose bars would overwrite each other. If `verbose` is positive, a log file gets its
+    state twice a minute; with "auto" it gets nothing.
     """
     in_notebook = "ipykernel" in sys.modules
     if not (in_notebook or sys.stderr.isatty()):

@@ -103,7 +103,7 @@ def warn_if_another_scale(X: Any, mean: np.ndarray | None, spread: np.ndarray | 
     median_distance, mean_distance, variance = compare_scales(X, mean, spread)
     if median_distance > _FAR:
         size = median_distance
-        what = "are {} times as far from the mean of the learned rows as these are themselves"
+        what = "lie {} times as far from the mean of the learned rows as the learned rows do"
     elif mean_distance < _NEAR and variance < _NARROW:
         size, what = variance, "vary {} times as much as the learned rows"
     else:

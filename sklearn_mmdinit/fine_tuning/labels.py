@@ -155,8 +155,8 @@ def warn_if_unmarked(
     if labels == [*range(len(labels))]:
         why = (
             " If VotingClassifier or cross_val_predict(method='predict_proba') called fit, it "
-            "made a class of the unlabelled rows: fit the initializer on all rows first, and give "
-            "them only the rows with a label."
+            "made a class of the unlabelled rows: fit the initializer on all rows first, and pass "
+            "only the rows with a label to VotingClassifier or cross_val_predict."
         )
     warn_user(
         f"{absent}, so that each of its values {shortened(str(labels), 100)} is learned as a "

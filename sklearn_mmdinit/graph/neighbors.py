@@ -46,8 +46,8 @@ def nearest_neighbors(
 
     1. Equal rows form a kind. One row of each kind is kept.
     2. For the kept rows, neighbours among the kept rows are searched, exactly or approximately.
-    3. Every row gets the neighbours of its kind. If other rows equal it, its first neighbour is one
-       of them.
+    3. Every row gets the neighbours that were found for its kind. If other rows equal it, and
+       `n_neighbors` is above 1, its first neighbour is one of them.
     """
     representatives, kind = distinct_rows(X)
     if n_neighbors >= representatives.size:
@@ -148,7 +148,8 @@ def share_neighbors(neighbors: np.ndarray, kind: np.ndarray) -> np.ndarray:
     """Neighbours (n, k) of all rows, from those (m, k) of each kind and each row's kind (n,).
 
     Equal rows form a ring: the first neighbour of each is the next row equal to it. Its other
-    neighbours are those of its kind. If k is 1 there is no ring, because no edge would leave it.
+    neighbours are the ones that were found for its kind. If k is 1 there is no ring, because no
+    edge would leave it.
     """
     by_kind = np.argsort(kind, kind="stable").astype(np.int32)  # equal rows are side by side
     sizes = np.bincount(kind)

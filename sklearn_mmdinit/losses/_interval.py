@@ -1,10 +1,11 @@
-"""L_uni for two classes, where the simplex is an interval: it is computed without pairs.
+"""L_uni for two classes, where the simplex is an interval: on a grid, without pairs.
 
-A prediction is one number p in [0, 1], and distances are sqrt(2) |p - q|. The points are spread on
-a regular grid by sixth-order Lagrange weights. On the grid, sums of the kernel are a convolution,
-computed by FFTs. The same weights interpolate its values and derivatives at the points. For the
-smallest of the nine bandwidths the relative error is below 1e-6. A sum over all pairs in float32
-has a rounding error of this size. The error of derivatives is below 4e-5 of the largest one.
+A prediction is one number p in [0, 1], and distances are sqrt(2) |p - q|. If there are many points
+and no bandwidth is small, the points are spread on a regular grid by sixth-order Lagrange weights.
+On the grid, sums of the kernel are a convolution, computed by FFTs. The same weights interpolate
+its values and derivatives at the points. For the smallest of the nine bandwidths the relative error
+is below 1e-6. A sum over all pairs in float32 has a rounding error of this size. The error of
+derivatives is below 4e-5 of the largest one.
 """
 
 from __future__ import annotations

@@ -183,5 +183,5 @@ def combine_means(
 
 
 def _without_self_pairs(mean: torch.Tensor, n: int) -> torch.Tensor:
-    """Remove from a mean over n^2 pairs the n of a point with itself, where each Gaussian is 1."""
+    """The mean over n^2 pairs without the n pairs of a point with itself, whose Gaussians are 1."""
     return (n * mean - len(BANDWIDTH_FACTORS)) / (n - 1)

@@ -11,8 +11,8 @@ pass uses the most likely epsilon that gives the noise,
 the gradient is that of the functional sampler, averaged over all epsilon that give the same noise
 in every layer: it is unbiased, and its variance is not larger.
 
-In a layer with few inputs and many rows the sampler draws epsilon itself, because epsilon has fewer
-entries than the noise, and C is singular.
+In a later layer with few inputs and many rows the sampler draws epsilon itself, because epsilon has
+fewer entries than the noise, and C is singular.
 
 The sampler extends the local reparameterisation of Kingma, Salimans & Welling (2015, arXiv
 1506.02557), which draws the noise of each input on its own. The extension is the matrix-normal
@@ -189,7 +189,7 @@ def _stds(layer: nn.Linear, scale: float) -> tuple[float, float]:
 
 
 def noise_factor(H: torch.Tensor, weight_std: float, bias_std: float) -> torch.Tensor:
-    """Factor L (n, R, R), in float32 or float64, of the noise on inputs H (n, R, n_in)."""
+    """Factor L (n, R, R), float32 or float64, of the outputs' noise for inputs H (n, R, n_in)."""
     H = in_single_precision(H)  # a factorisation in half precision breaks down
     C = torch.bmm(H, H.mT).mul_(weight_std**2)
     return semidefinite_cholesky(C.add_(bias_std**2))

@@ -232,9 +232,9 @@ def jacobian_norms(
     """Norms (B, d, L) of the rows of the Jacobians of the logits at theta0.
 
     The Jacobians are with respect to the input and to each pre-activation: the outputs of the calls
-    in `taps`, which is ``ModuleInfo.taps``. In them the mean and variance of batch normalization
-    are constants, but gradients of the norms flow through both. Running statistics are updated from
-    X.
+    in `taps`, which is ``ModuleInfo.taps``. The Jacobians treat the mean and variance of batch
+    normalization as constants. The gradients of the norms do not: they flow through both. Running
+    statistics are updated from X.
     """
     statistics, layers = update_running_statistics(module, X), gram_layers(module)
     axes = {(module.get_submodule(tap.layer), tap.call): tap.axis for tap in taps}

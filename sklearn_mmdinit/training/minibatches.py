@@ -50,9 +50,9 @@ class PositivePairs:
 
 @dataclass(frozen=True)
 class RowBatches:
-    """Mini-batches of an array's rows; each row is in at most one of them an epoch.
+    """Mini-batches of an array's rows. A memory map is not copied.
 
-    A memory map is not copied.
+    Each row is in at most one of them an epoch, apart from the second rows of pairs.
     """
 
     X: np.ndarray
