@@ -153,8 +153,8 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
         The value in y, such as -1, of rows without a label. These rows are not in the loss and not
         in ``score``, but an initializer that is fitted here learns from them. If this is NaN, None
         and pandas.NA in y have the same meaning. Estimators that encode labels first, such as
-        VotingClassifier, make a class of these rows, and so do named scorers, such as
-        ``scoring="accuracy"``.
+        VotingClassifier, make a class of these rows. Scorers given by name, such as
+        ``scoring="accuracy"``, count these rows as errors or as a class.
     device : str, default="auto"
         Any of PyTorch's devices; "auto" takes CUDA if it is available.
     random_state : int, RandomState instance or None, default=None
@@ -806,8 +806,8 @@ class MLPClassifier(NetClassifier):
             raise ValueError(f"predict_nonlinearity must be 'auto', the softmax, got {function!r}")
         if isinstance(factories.uncompiled(self.module_), SkipConnection):
             raise ValueError(
-                "skip_connection=True: scikit-learn's network has no skip connection; fit with "
-                "skip_connection=False"
+                "the fitted network has a skip connection, and scikit-learn's network has none; "
+                "fit with skip_connection=False"
             )
         defaults = {name: getattr(self, name) for name in ("batch_size", "random_state")}
         defaults["learning_rate_init"] = self._choices["learning_rate_init"]

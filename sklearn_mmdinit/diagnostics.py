@@ -3,8 +3,7 @@
 :func:`neighbor_agreement` takes only data. Every other function takes a fitted initializer, a
 fitted classifier or the :class:`~sklearn_mmdinit.Theta0` of a perceptron. It measures the initial
 weights of a classifier, not the trained ones, and removes the gain from theta0 first. The defaults
-of the two ratios are the paper's: 128 random mini-batches of 32 rows, and 256 perturbed networks
-for `degenerate_softmax_ratio`.
+of `degenerate_softmax_ratio` and `dead_neuron_ratio` are the paper's.
 """
 
 from __future__ import annotations

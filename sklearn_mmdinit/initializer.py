@@ -42,7 +42,7 @@ from .training import Config, resolve
 from .training.checkpoint import Checkpointer
 from .training.loop import mean_loss, train
 from .training.minibatches import PositivePairs, RowBatches
-from .training.schedule import SPAN, is_still_falling
+from .training.schedule import SPAN, has_converged, is_still_falling
 from .training.state import State
 from .training.streams import LoaderEpochs, StreamBatches
 from .warm_start import attach_theta0
@@ -288,15 +288,17 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
     history_ : list of dict
         One dict for each window of steps: "step" is the step at which the window ended. The others
         are means over the window of "loss" and of the terms that were computed: "uniformity",
-        "degeneracy", "detachment" and "coherence". The last window may have fewer steps.
+        "degeneracy", "detachment" and "coherence". The last window may have fewer steps; then
+        `partial_fit` goes on with it and replaces its record.
     loss_curve_, best_loss_ : list of float, float
-        Mean loss of each window, and the lowest of the complete ones, or of all if none is
-        complete.
+        Mean loss of each window, and the lowest of a complete window (if none is complete: the only
+        mean).
     embedding_ : estimator or None
         The ``coherence.embedding``, fitted.
     converged_ : bool or None
         Whether L_coh had stopped falling when the learning rate began to fall; False also if there
-        were too few steps to judge. None without coherence.
+        were too few steps to judge, or if all predictions still moved together. None without
+        coherence.
     gain_ : tuple of float
         Factor of each hidden layer's weights in ``theta0_``; empty if the network allows no gain.
     config_ : Config
@@ -834,15 +836,16 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
 
     def _judge_coherence(self, levels: list[float], H: np.ndarray) -> None:
         """Set ``converged_``; warn if L_coh was still falling, or if predictions have collapsed."""
-        self.converged_ = len(levels) > 1 and not is_still_falling(levels)
+        assert self.config_.coherence is not None
+        self.converged_ = has_converged(levels, self.config_.coherence.separation)
         if len(levels) < 2:
             return  # too few steps to judge, or a training that is not over
-        if not self.converged_:
-            longer = f"max_iter={2 * self.n_iter_}"
-            # No epoch of the stream has ended, and perhaps none ever does.
-            if self._state.steps_an_epoch == math.inf:
-                n_rows = 2 * self._state.step * self.config_.rows_a_step
-                longer = f"max_iter=1 with data that end after {n_rows:,} examples"
+        longer = f"max_iter={2 * self.n_iter_}"
+        # No epoch of the stream has ended, and perhaps none ever does.
+        if self._state.steps_an_epoch == math.inf:
+            n_rows = 2 * self._state.step * self.config_.rows_a_step
+            longer = f"max_iter=1 with data that end after {n_rows:,} examples"
+        if is_still_falling(levels):
             warn_user(
                 f"L_coh was still falling, from {levels[-2]:.3g} to {levels[-1]:.3g} in {SPAN} "
                 f"steps, when the learning rate began to fall; try {longer}",
@@ -855,8 +858,8 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
             warn_user(
                 f"theta0 hardly distinguishes rows: the mean squared correlation of their "
                 f"predictions is {together:.2f}, and 1 means that all predictions move together; "
-                "standardize X, take a network without global average pooling, or set a larger "
-                "coherence__separation",
+                f"standardize X, learn longer ({longer}), take a network without global average "
+                "pooling, or set a larger coherence__separation",
                 ConvergenceWarning,
             )
 

@@ -78,7 +78,7 @@ def test_the_skip_connection_is_that_of_the_fitted_network(X):
     theirs = plain.to_sklearn()
     np.testing.assert_allclose(theirs.predict_proba(X), plain.predict_proba(X), atol=1e-6)
     skipping = small(skip_connection=True).fit(X, labels(3)).set_params(skip_connection=False)
-    with pytest.raises(ValueError, match="has no skip connection"):
+    with pytest.raises(ValueError, match="the fitted network has a skip connection"):
         skipping.to_sklearn()
 
 

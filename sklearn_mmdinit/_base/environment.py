@@ -62,7 +62,7 @@ def torch_device(device: Any) -> torch.device:
 
 
 def array_of(X: Any) -> Any:
-    """A tensor as an array, bfloat16 as float32; other rows unchanged; a TypeError for a stream."""
+    """A tensor as an array (bfloat16 as float32); arrays and tables unchanged; else a TypeError."""
     if isinstance(X, Dataset | DataLoader | Iterator):
         raise TypeError(
             f"rows must be in an array, a tensor or a table, got a {type(X).__name__}; pass "

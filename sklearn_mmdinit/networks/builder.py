@@ -34,7 +34,7 @@ _ROWS_AT_A_TIME = 1024
 
 # Layers whose outputs are proportional to their weights and biases.
 _SCALING = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
-# The factors are extreme, so outputs stay equal only if each non-linearity f has
+# The factors are extreme. Outputs equal those before scaling only if each non-linearity f has
 # f(c x) = c f(x) for all c > 0. ReLU has this, ReLU6 has not. Powers of two multiply exactly.
 _FACTORS = (2.0**12, 2.0**-12)
 

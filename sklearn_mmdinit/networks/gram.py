@@ -189,7 +189,7 @@ def _stds(layer: nn.Linear, scale: float) -> tuple[float, float]:
 
 
 def noise_factor(H: torch.Tensor, weight_std: float, bias_std: float) -> torch.Tensor:
-    """Factor L (n, R, R), float32 or float64, of the outputs' noise for inputs H (n, R, n_in)."""
+    """Cholesky factor (n, R, R) of the covariance of a layer's noise at its inputs (n, R, n_in)."""
     H = in_single_precision(H)  # a factorisation in half precision breaks down
     C = torch.bmm(H, H.mT).mul_(weight_std**2)
     return semidefinite_cholesky(C.add_(bias_std**2))

@@ -233,7 +233,7 @@ def jacobian_norms(
 
     The Jacobians are with respect to the input and to each pre-activation: the outputs of the calls
     in `taps`, which is ``ModuleInfo.taps``. The Jacobians treat the mean and variance of batch
-    normalization as constants. The gradients of the norms do not: they flow through both. Running
+    normalization as constants. But gradients of the norms flow through both. Running
     statistics are updated from X.
     """
     statistics, layers = update_running_statistics(module, X), gram_layers(module)

@@ -3,8 +3,8 @@
 The rate is constant over the first two thirds of the training. Over the last third it falls to 2 %
 along a half cosine. With ``max_iter="auto"`` the number of steps is not fixed in advance: the rate
 begins to fall when L_coh has stopped falling. If L_coh is low by then, rows form clusters, and a
-longer training is better: the rate stays constant for as many steps again. While it is as high as
-for predictions that hardly depend on the row, the training goes on.
+longer training is better: the rate stays constant for as many steps again. While L_coh is as high
+as for predictions that hardly depend on the row, the rate does not begin to fall.
 """
 
 from __future__ import annotations
@@ -35,22 +35,23 @@ def is_still_falling(levels: Sequence[float]) -> bool:
     return len(levels) < 2 or levels[-1] < (1.0 - _LEAST_FALL) * levels[-2]
 
 
-def _highest_end(separation: float) -> float:
-    """The level above which training goes on: between two levels that need no structure in X.
+def has_converged(levels: Sequence[float], separation: float) -> bool:
+    """Whether L_coh has stopped falling, and predictions depend on the row.
 
-    L_coh is rho, the separation, if the predictions for all rows move together. It is
-    1 - 1 / (4 rho) if C is 1 / (2 rho) for any two rows.
+    L_coh is rho, the separation, if the predictions for all rows move together (C = 1), and
+    1 - 1 / (4 rho) if C = 1 / (2 rho) for any two rows. The limit is halfway between them. Below
+    rho = 1 they are too near to each other: the limit is that of 1, which L_coh does not reach.
     """
     rho = max(separation, 1.0)
-    return (rho + 1.0 - 1.0 / (4.0 * rho)) / 2.0
+    limit = (rho + 1.0 - 1.0 / (4.0 * rho)) / 2.0
+    return not is_still_falling(levels) and levels[-1] < limit
 
 
 def planned_steps(levels: Sequence[float], fewest: int, most: int, separation: float) -> int:
-    """The planned total of steps, by the means of L_coh so far; `most` while L_coh still falls."""
-    highest = _highest_end(separation)
+    """The planned total of steps, by the means of L_coh so far; `most` until it has converged."""
     for n in range(2, len(levels) + 1):
         n_spans = 2 * n if levels[n - 1] <= _CLUSTERED else n
         total = round(n_spans * SPAN / CONSTANT_SHARE)
-        if total >= fewest and levels[n - 1] < highest and not is_still_falling(levels[:n]):
+        if total >= fewest and has_converged(levels[:n], separation):
             return min(total, most)
     return most
