@@ -256,7 +256,7 @@ RUNS = (
         "half an hour on 2 cores", OTHER_DATA,
         ("few_labels_each", "few_labels_each_gains", "few_labels_seconds")),
     Run("small-networks.json", "Ten small networks, and few images",
-        "small_networks.py --jobs 1", "20 minutes on one core", OTHER_DATA,
+        "small_networks.py --jobs 1", "half an hour on one core", OTHER_DATA,
         ("small_networks", "few_images")),
     Run("agreement.json", "Told before any training",
         "agreement.py --results benchmarks/results", "ten minutes on one core", OTHER_DATA,

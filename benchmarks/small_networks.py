@@ -1,9 +1,9 @@
 """Claim: the default recipe helps users who bring a small network of their own, or few images.
 
 Eleven small networks get 50 labels of scikit-learn's 1,797 digits. Each begins from weights learned
-on all of these images without labels, and from fresh weights, for 10 and for 100 epochs. The task
-``few images`` is the recipe of the guide: a perceptron that learns from 2,000 images of MNIST, of
-which 100 get labels, beside label spreading. Seconds are those of one core (20 minutes in all)::
+on all of these images without labels, and from fresh weights. The task ``few images`` is the recipe
+of the guide: a perceptron that learns from 2,000 images of MNIST, of which 100 get labels, beside
+label spreading (half an hour on one core)::
 
     python benchmarks/small_networks.py --jobs 1
     python benchmarks/small_networks.py --tasks '*ResNet*' U-Net
@@ -118,7 +118,6 @@ def by_spreading(task: Task) -> list[float]:
 def measure(name: str, seed: int, max_iter: Any, task: Task) -> dict[str, Any]:
     """Learn weights once, and fine-tune them and fresh ones on every draw."""
     common = {"max_iter": max_iter, "random_state": seed, "verbose": 0}
-    learned, fresh, rivals = NetClassifier(), NetClassifier(warm_start_from=None), {}
     if name == IMAGES:
         images = Coherence(embedding=OrientedGradients(), augmentation=RandomAffine())
         init = MMDInitializer(n_classes=len(np.unique(task.y)), coherence=images, **common)
@@ -130,14 +129,14 @@ def measure(name: str, seed: int, max_iter: Any, task: Task) -> dict[str, Any]:
             torch.manual_seed(seed)
             net = NETWORKS[name]()
         init = MMDInitializer(module=net, **SMALL_STEPS, **common)
-        fresh.set_params(module=net)
+        learned, fresh, rivals = NetClassifier(), NetClassifier(net, warm_start_from=None), {}
     start = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         init.fit(task.X[: task.n_pool])
     seconds = time.perf_counter() - start
     networks = {LEARNED: learned.set_params(warm_start_from=init)}
-    networks |= {m: clone(fresh).set_params(max_iter=epochs) for m, epochs in FRESH.items()}
+    networks |= {m: clone(fresh).set_params(**params) for m, params in FRESH.items()}
     found = {m: accuracies(task, of_network(net), task.X) for m, net in networks.items()}
     return {
         "task": name,

@@ -4,6 +4,7 @@ The networks are part of what is measured: do not tune them.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import nn
@@ -11,7 +12,11 @@ from torch import nn
 from protocol.networks import Residual
 
 LEARNED = "learned weights"
-FRESH = {f"fresh weights, {epochs} epochs": epochs for epochs in (10, 100)}
+FRESH: dict[str, dict[str, Any]] = {
+    "fresh weights by default": {},
+    "fresh weights, 300 epochs on all labels": {"max_iter": 300, "validation_split": None},
+}
+"""Parameters of the networks from fresh weights; by default a sixth of the labels validates."""
 SPREADING = "label spreading on oriented gradients"
 IMAGES = "few images"
 """The task that has no network of its own."""

@@ -18,6 +18,14 @@ def _gain(differences: pd.Series) -> str:
     return gain_text(*(part.loc["gain", 0] for part in gained[:3]))
 
 
+def _title(results: Results, part: str, where: str) -> str:
+    task = results["settings"][part]
+    return (
+        f"Accuracy (%) {where} with {task['n_labels']} labels: mean ± standard deviation over "
+        f"{task['draws']} draws of the labels; {INTERVAL}"
+    )
+
+
 def _networks(results: Results) -> Table:
     """A row a network, and their mean."""
     rows, gain_of = [], {}
@@ -33,9 +41,8 @@ def _networks(results: Results) -> Table:
         last = f"mean of {len(rows)} networks, interval over networks"
         rows.append([last, *"---", _gain(pd.Series(gain_of)), "-"])
     title = (
-        "Accuracy (%) with 50 labels of the digits: mean ± standard deviation over 4 draws of the "
-        f"labels; {INTERVAL}, against the fresh weights with the better mean; seconds to learn the "
-        "weights"
+        f"{_title(results, 'digits', 'of the digits')}, against the fresh weights with the better "
+        "mean; seconds to learn the weights"
     )
     head = ["network", LEARNED, *FRESH, "above the better fresh weights", "seconds"]
     return Table(title, pd.DataFrame(rows, columns=head))
@@ -53,10 +60,7 @@ def _images(results: Results) -> Table:
             above = "-" if method == LEARNED else _gain(draws[LEARNED] - draws[method])
             seconds = f"{record['seconds']:.0f}" if method == LEARNED else "-"
             rows.append([method, accuracy, above, seconds])
-    title = (
-        "Accuracy (%) on the test images with 100 labels: mean ± standard deviation over 3 draws "
-        f"of the labels; {INTERVAL}; seconds to learn the weights"
-    )
+    title = f"{_title(results, IMAGES, 'on the test images')}; seconds to learn the weights"
     head = ["method", "accuracy", f"{LEARNED} minus it", "seconds"]
     return Table(title, pd.DataFrame(rows, columns=head))
 

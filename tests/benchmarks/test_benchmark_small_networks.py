@@ -26,9 +26,8 @@ def test_what_was_measured_is_not_measured_again(tmp_path):
     first = records()
     network, images = (record["accuracies"] for record in first)
     assert [record["task"] for record in first] == [SMALLEST, IMAGES]
-    assert {method: len(draws) for method, draws in network.items()} == {
-        **dict.fromkeys([LEARNED, *FRESH], small_networks.DIGITS["draws"]),
-    }
+    n_draws = {method: len(draws) for method, draws in network.items()}
+    assert n_draws == dict.fromkeys([LEARNED, *FRESH], small_networks.DIGITS["draws"])
     assert {*images} == {*network, SPREADING}
     assert min(images[SPREADING]) > 70.0  # a tenth would be chance
     # The log loses its last record, as a kill may leave it; the first is not measured again.
@@ -55,12 +54,14 @@ def test_learned_weights_are_compared_with_the_better_fresh_ones():
         {"task": name, "seconds": 12.3, "accuracies": values}
         for name, values in (("a", of_network), ("b", other), (IMAGES, of_images))
     ]
-    first, second, mean = build_table("small_networks", {"records": records}).rows
+    task = {"n_labels": 50, "draws": 3}
+    results = {"settings": {"digits": task, IMAGES: task}, "records": records}
+    first, second, mean = build_table("small_networks", results).rows
     fresh = ["66.33 ± 28.29", "80.00 ± 0.00"]
     assert first == ["a", "92.00 ± 2.00", *fresh, "+12.00 [+7.03, +16.97]", "12"]
     assert second[-2] == "-10.00 [-10.00, -10.00]"
     # Gains of 12 and -10.
     assert mean[-2] == "+1.00 [-138.77, +140.77]"
-    rows = build_table("few_images", {"records": records}).rows
+    rows = build_table("few_images", results).rows
     assert rows[0] == [LEARNED, "92.00 ± 2.00", "-", "12"]
     assert rows[-1] == [SPREADING, "92.00 ± 2.00", "+0.00 [-9.94, +9.94]", "-"]
