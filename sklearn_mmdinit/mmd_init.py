@@ -87,7 +87,7 @@ def mmd_init_(module: nn.Module, data: Any, **params: Any) -> list[dict[str, flo
     first view is used; with one, only the first two. A warning tells of views that are not used.
 
     With a coherence a mini-batch is what the loader gives: smaller ones than the first are left
-    out, and larger ones are split. From two examples on the estimate of coherence is unbiased.
+    out, and larger ones are split. The estimate of coherence is unbiased for two examples or more.
     ``coherence.batch_size`` is used only for an IterableDataset without a DataLoader. The paper's
     terms take the first examples of each mini-batch, ``batch_size`` of them. Without a coherence,
     each mini-batch of the loader is divided into mini-batches of ``batch_size``. Incomplete ones
@@ -158,7 +158,9 @@ def _read_or_streamed(
     epochs = LoaderEpochs(loader, name, seed, pairs_wanted=coherence is not None)
     is_stream = is_loader or isinstance(data, IterableDataset)
     if not (is_stream if coherence is None else epochs.has_pairs):
-        return _read(epochs), None
+        hint = "give two views (a, b) of each example: then a DataLoader is streamed"
+        hint = "pass a DataLoader, which is streamed" if coherence is None else hint
+        return _read(epochs, "" if brings_edges(coherence) else f"; {hint}"), None
     if not is_stream:
         raise ValueError(
             f"data={name} gives two views of each example, and only a DataLoader says in which "
@@ -195,8 +197,8 @@ def _copy_for_given_pairs(coherence: Coherence) -> Coherence:
     return copied
 
 
-def _read(epochs: LoaderEpochs) -> np.ndarray:
-    """All examples of a pass, as one array."""
+def _read(epochs: LoaderEpochs, hint: str) -> np.ndarray:
+    """All examples of a pass, as one array; the hint is for a warning of much memory."""
     if (n_rows := epochs.n_rows) < UNKNOWN:
         n_numbers = n_rows * epochs.first_rows()[0].size
         check_fits_in_memory(n_numbers, f"data of {n_rows:,} examples")
@@ -206,8 +208,6 @@ def _read(epochs: LoaderEpochs) -> np.ndarray:
         before, n_bytes = n_bytes, n_bytes + parts[-1].nbytes
         if before < _MUCH_MEMORY <= n_bytes:
             warn_user(
-                f"data={epochs.name} is read into memory, {_MUCH_MEMORY / 2**30:g} GiB so far; a "
-                "DataLoader is streamed instead, with coherence only if it gives two views (a, b) "
-                "of each example"
+                f"data={epochs.name} is read into memory, {_MUCH_MEMORY / 2**30:g} GiB so far{hint}"
             )
     return np.concatenate(parts)

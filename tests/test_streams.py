@@ -381,7 +381,7 @@ REFUSED = {
         DataLoader([{"label": 0, "image": IMAGES[0]}], 1),
         {},
         TypeError,
-        r"got a dict with the keys \['label', 'image'\].*collate_fn=lambda.*item\['image'\]",
+        r"got a dict with the keys \['label', 'image'\].*collate_fn=lambda.*\['image'\]",
     ),
     "labels first": (DataLoader([(0, IMAGES[0])], 1), {}, ValueError, "labels, give the examples"),
     "a list of pairs": ([(IMAGES[0], 0)], {}, ValueError, "list of pairs.*torch.stack"),

@@ -80,7 +80,10 @@ def warn_if_few(X: Any, y: Any, advice: str = _PASS_ALL_ROWS) -> None:
 
 
 def replace_missing(y: Any, unlabelled_label: Any) -> tuple[Any, Any]:
-    """Labels, with a valid label in place of each NaN and None, and a mask of these places."""
+    """Labels, with a valid one in place of each NaN, None and pandas.NA, and a mask of these.
+
+    Labels in one column (n, 1) are returned flat if some are missing.
+    """
     y = array_of(y)
     labels = np.array(y, dtype=object)  # a copy
     if labels.shape[1:] == (1,):
@@ -120,6 +123,7 @@ def is_labelled(y: np.ndarray, unlabelled_label: Any) -> np.ndarray:
 def suspects_in(y: np.ndarray, classes: Any = None) -> list[Any]:
     """Values in y, other than these classes, that often stand for a missing label."""
     suspects: set[Any] = _NO_LABEL & {*y.tolist()} if y.dtype.kind in "UO" else set()
+    # The classes -1 and 1 alone are an ordinary binary task.
     if y.dtype.kind in "if" and len(labels := np.unique(y)) > 2 and labels[0] == -1:
         suspects = {-1}
     named = [] if classes is None else np.ravel(classes).tolist()
@@ -135,12 +139,12 @@ def warn_if_unmarked(
 ) -> None:
     """Warn if no row has the user's marker, or if a value that may be one is learned as a class.
 
-    `classes` are those that the user named; None if the user could name them, but did not.
+    With X_unlabelled, y needs no marker. `classes` are those that the user named; None if the user
+    could name them, but did not.
     """
-    is_nan = unlabelled_label != unlabelled_label
-    if not (unlabelled_label is None or is_nan or labelled.all()):
-        return
     is_absent = unlabelled_label is not None and labelled.all()
+    if not (labelled.all() or unlabelled_label != unlabelled_label):
+        return
     absent = f"y has no rows with unlabelled_label={unlabelled_label!r}" if is_absent else ""
     suspects = suspects_in(y, classes)
     for label in suspects:

@@ -131,15 +131,14 @@ def _views_of(item: Any) -> Views:
         )
     if first.ndim == 1:
         raise ValueError(
-            f"data must give mini-batches of examples (n, ...), got a tensor {tuple(first.shape)}. "
-            "If it holds labels, give the examples first, as in (image, label), or alone, as by "
-            "DataLoader([image for label, image in dataset], 256, shuffle=True). If it is one "
-            "example, give several as one tensor, as a DataLoader does by its batch_size"
+            "data must give mini-batches with at least two axes, (n, ...), got a tensor "
+            f"{tuple(first.shape)}. If it holds labels, give the examples first: (image, label). "
+            "If it is one example, give several as one tensor, by the DataLoader's batch_size"
         )
     views = [first.detach()]
     for other in others:
         is_view = isinstance(other, torch.Tensor) and other.shape == first.shape
-        if is_view and other.dtype == first.dtype and first.ndim > 1:
+        if is_view and other.dtype == first.dtype:
             views.append(other.detach())
             continue
         if nested and len(views) == 1:
@@ -161,7 +160,7 @@ def _described(item: Any) -> str:
         return (
             f"a {type(item).__name__} with the keys {list(item)}; let collate_fn take one out: "
             "DataLoader(dataset, 256, shuffle=True, "
-            f"collate_fn=lambda items: torch.stack([item[{key!r}] for item in items]))"
+            f"collate_fn=lambda items: torch.utils.data.default_collate(items)[{key!r}])"
         )
     return type(item).__name__
 
