@@ -153,7 +153,8 @@ def warn_if_unmarked(
         if classes is None:
             hint += "; if it is a class, name all classes in fit(classes=)"
         warn_user("; ".join(filter(None, (absent, is_class, hint))))
-    if suspects or not is_absent or X_unlabelled is not None:
+    are_named = classes is not None and np.size(classes) > 0  # no class is one by mistake
+    if suspects or not is_absent or X_unlabelled is not None or are_named:
         return
     labels, why = np.unique(y).tolist(), ""
     if labels == [*range(len(labels))]:

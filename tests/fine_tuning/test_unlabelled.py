@@ -65,8 +65,9 @@ def test_where_all_rows_have_a_label_it_is_said(data):
     for member in (small(unlabelled_label=-1), EmbeddingClassifier(None, unlabelled_label=-1)):
         with pytest.warns(UserWarning, match="VotingClassifier or cross_val_predict"):
             VotingClassifier([("member", member)]).fit(X, few)
-    # Those who bring them in another way, or never set a marker, need not be told.
+    # Those who bring them in another way, name all classes, or set no marker need not be told.
     small(unlabelled_label=-1, warm_start_from=tiny()).fit(X, y, X_unlabelled=further)
+    small(unlabelled_label=-1).fit(X, y, classes=[0, 1, 2])
     small().fit(X, y)
 
 
