@@ -62,11 +62,7 @@ class PartlyLabelled(ClassifierMixin, BaseEstimator):
 
     def _check_parameters(self) -> None:
         """Raise an error that names the first parameter that is not valid."""
-        if type(self.unlabelled_label).__name__ == "NAType":
-            raise TypeError(
-                "unlabelled_label must not be pandas.NA, which equals no value; write "
-                "unlabelled_label=float('nan'), which also stands for None and pandas.NA in y"
-            )
+        labels.check_marker(self.unlabelled_label)
         checks.check_parameters(self)
 
     def _validated(self, X: Any, *y: Any, **options: Any) -> Any:

@@ -417,6 +417,7 @@ def neighbor_agreement(
     ... %. Neighbours minus the better of the other two: ... points (95 % interval). ...
     """
     check_argument("cv", cv, integers(2))
+    labels.check_marker(unlabelled_label)
     X = np.asarray(check_array(array_of(X), dtype=np.float32, allow_nd=True))
     X, (y, missing) = X.reshape(len(X), -1), labels.replace_missing(column_or_1d(y), math.nan)
     check_consistent_length(X, y)

@@ -270,6 +270,8 @@ def test_neighbors_agree_where_classes_are_clusters_and_not_where_a_line_parts_t
             X[known], named[known], unlabelled_label=mark, random_state=0
         )
         assert all_known.n_labels == 80
+    with pytest.raises(TypeError, match=r"unlabelled_label=float\('nan'\)"):
+        neighbor_agreement(X, named, unlabelled_label=pd.NA)
     kinds = np.arange(800) % 3 - 1  # None says that -1 is a class
     neighbor_agreement(X, kinds, unlabelled_label=None, random_state=0)
     with pytest.warns(UserWarning, match="-1 in y counts as a class; set unlabelled_label=-1"):

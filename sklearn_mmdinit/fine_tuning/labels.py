@@ -37,6 +37,15 @@ _PASS_ALL_ROWS = (
 # Missing labels
 
 
+def check_marker(unlabelled_label: Any) -> None:
+    """Raise a TypeError for pandas' NA."""
+    if type(unlabelled_label).__name__ == "NAType":
+        raise TypeError(
+            "unlabelled_label must not be pandas.NA, which equals no value; write "
+            "unlabelled_label=float('nan'), which also stands for None and pandas.NA in y"
+        )
+
+
 def missing_in(y: np.ndarray) -> np.ndarray:
     """Which labels (n,) are NaN, None or pandas' NA, bool (n,)."""
     missing = [label is None or type(label).__name__ == "NAType" or label != label for label in y]
