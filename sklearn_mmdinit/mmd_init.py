@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -125,7 +125,7 @@ def mmd_init_(module: nn.Module, data: Any, **params: Any) -> list[dict[str, flo
             f"data must not be an iterator, which ends after one pass, got {type(data).__name__}; "
             "pass a DataLoader, or an IterableDataset whose __iter__ is a generator function"
         )
-    if isinstance(data, tuple | dict):
+    if isinstance(data, tuple | Mapping):
         raise TypeError(
             f"data must be examples without labels, got a {type(data).__name__} of {len(data)}; "
             "pass the item that holds the examples"

@@ -2,6 +2,7 @@
 
 import random
 import weakref
+from collections import UserDict
 
 import numpy as np
 import pytest
@@ -381,11 +382,18 @@ REFUSED = {
         DataLoader([{"label": 0, "image": IMAGES[0]}], 1),
         {},
         TypeError,
-        r"got a dict with the keys \['label', 'image'\].*collate_fn=lambda.*\['image'\]",
+        r"got a dict with the keys \['label', 'image'\].*default_collate\(items\)\['image'\]",
+    ),
+    "named tensors and labels": (
+        DataLoader([({"image": IMAGES[0]}, 0)], 1),
+        {},
+        TypeError,
+        r"got a dict .*default_collate\(items\)\[0\]\['image'\]",
     ),
     "labels first": (DataLoader([(0, IMAGES[0])], 1), {}, ValueError, "labels, give the examples"),
     "a list of pairs": ([(IMAGES[0], 0)], {}, ValueError, "list of pairs.*torch.stack"),
     "a dict": ({"image": IMAGES}, {}, TypeError, "a dict of 1; pass the item"),
+    "a mapping": (UserDict(image=IMAGES), {}, TypeError, "a UserDict of 1; pass the item"),
     "None": (
         DataLoader(IMAGES, 16, collate_fn=lambda items: None),
         {},

@@ -124,10 +124,11 @@ def _views_of(item: Any) -> Views:
     nested = isinstance(first, tuple | list) and bool(first)
     if nested:
         first, *others = first
+    place = "[0][0]" if nested else "" if first is item else "[0]"
     if not isinstance(first, torch.Tensor) or first.ndim == 0:
         raise TypeError(
             "data must give tensors, or tuples whose first item is a tensor, got "
-            f"{_described(first)}"
+            f"{_described(first, place)}"
         )
     if first.ndim == 1:
         raise ValueError(
@@ -148,8 +149,8 @@ def _views_of(item: Any) -> Views:
     return tuple(views)
 
 
-def _described(item: Any) -> str:
-    """What an item is that holds no examples, and what to write instead."""
+def _described(item: Any, place: str) -> str:
+    """What `item`, at a place in what a loader gives, is instead of examples, and what to write."""
     if isinstance(item, torch.Tensor):
         return "a number"
     if item is None:
@@ -160,7 +161,7 @@ def _described(item: Any) -> str:
         return (
             f"a {type(item).__name__} with the keys {list(item)}; let collate_fn take one out: "
             "DataLoader(dataset, 256, shuffle=True, "
-            f"collate_fn=lambda items: torch.utils.data.default_collate(items)[{key!r}])"
+            f"collate_fn=lambda items: torch.utils.data.default_collate(items){place}[{key!r}])"
         )
     return type(item).__name__
 
