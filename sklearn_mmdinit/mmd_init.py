@@ -42,7 +42,8 @@ def mmd_init_(module: nn.Module, data: Any, **params: Any) -> list[dict[str, flo
     module : nn.Module
         Returns logits (n, n_classes). Parameters that require no gradient do not change. Running
         statistics of normalizations become those of the data. To freeze them, put the layer in
-        evaluation mode and leave the module in training mode. A module on a GPU is trained there.
+        evaluation mode and leave the module in training mode: ``module.eval()`` does not freeze
+        them. A module on a GPU is trained there.
     data : array-like, Tensor, Dataset or DataLoader
         Unlabelled examples (n, ...). A Dataset or DataLoader gives tensors, or tuples whose first
         item is one.
@@ -158,6 +159,13 @@ def _read_or_streamed(
     epochs = LoaderEpochs(loader, name, seed, pairs_wanted=coherence is not None)
     is_stream = is_loader or isinstance(data, IterableDataset)
     if not (is_stream if coherence is None else epochs.has_pairs):
+        if coherence is not None and epochs.examples_change():
+            warn_user(
+                f"data={name} draws an augmentation, but gives one view of each example: with "
+                "coherence each example is read once, so that its augmentation is drawn once; let "
+                "the Dataset return two views, as in `return augment(x), augment(x)`, or one "
+                "without augmentation"
+            )
         hint = "give two views (a, b) of each example: then a DataLoader is streamed"
         hint = "pass a DataLoader, which is streamed" if coherence is None else hint
         return _read(epochs, "" if brings_edges(coherence) else f"; {hint}"), None

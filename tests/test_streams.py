@@ -262,6 +262,21 @@ def test_augmentations_change_both_views():
         assert found[0] != unchanged[0]
 
 
+class OneNoisyView(Dataset):
+    def __len__(self):
+        return len(IMAGES)
+
+    def __getitem__(self, i):
+        return IMAGES[i] + 0.1 * torch.rand(1), 0
+
+
+def test_one_augmented_view_of_each_example_has_a_warning():
+    loader = DataLoader(OneNoisyView(), 16)
+    learned(loader)  # without coherence nothing is kept
+    with pytest.warns(UserWarning, match=r"one view of each example: .* drawn once"):
+        learned(loader, coherence=Coherence(batch_size=16, n_neighbors=3))
+
+
 @pytest.mark.parametrize("dtype", ["<f4", ">f4"])
 def test_an_augmentation_may_return_any_layout(dtype):
     loader = DataLoader(TensorDataset(IMAGES, IMAGES), 16)

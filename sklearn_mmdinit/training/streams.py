@@ -77,6 +77,19 @@ class LoaderEpochs:
         first, second = map(rows_of, self._read[0])
         return np.array_equal(first, second)
 
+    def examples_change(self) -> bool:
+        """Whether the Dataset gives one of its first examples differently when asked again."""
+        with (
+            suppress(LookupError, TypeError, NotImplementedError),  # an iterable, or other keys
+            seeded_for_user_code(seed_of(self._seed, Purpose.LOADER, 0, 0)),
+        ):
+            for i in range(3):
+                pair = [self._loader.dataset[i] for _ in range(2)]
+                first, again = (x[0] if isinstance(x, tuple | list) else x for x in pair)
+                if isinstance(first, torch.Tensor) and not torch.equal(first, again):
+                    return True
+        return False
+
     def of(self, epoch: int) -> Iterator[Views]:
         """The views of each mini-batch of an epoch; the first epoch can be read only once."""
         while epoch == 0 and self._read:
