@@ -19,6 +19,7 @@ import torch
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import make_pipeline
+from torch import nn
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from helpers import FORKSERVER, seeded
@@ -246,6 +247,19 @@ def test_the_checkpoint_of_another_training_is_refused(name, rows, params, path)
     with pytest.raises(ValueError, match=rf"checkpoint .*\b{name}\b"):
         tiny(**{"max_iter": 1, **base, **params}, checkpoint=path).fit(rows)
     assert path.read_bytes() == before
+
+
+def test_the_seed_of_a_module_is_named(path):
+    def fit(seed):
+        torch.manual_seed(seed)
+        module = nn.Sequential(nn.Linear(X.shape[1], 4), nn.ReLU(), nn.Linear(4, 2))
+        settings = {**SMALL, "n_perturbations": 8, "max_iter": 1}
+        return MMDInitializer(module=module, **settings, checkpoint=path).fit(X)
+
+    fit(0)
+    with pytest.raises(ValueError, match=r"initial weights is .*call torch.manual_seed before"):
+        fit(1)
+    fit(0)
 
 
 @pytest.mark.parametrize(

@@ -115,6 +115,8 @@ class Checkpointer:
         if state is None:
             by = "" if version == _version() else f", by version {version}"
             other = f"of another training{by}: {shortened(differences, 2000)}"
+            if differences.startswith("initial weights is") and ";" not in differences:
+                remedy = f"call torch.manual_seed before the module is made, or {remedy}"
             raise ValueError(f"checkpoint {path} is {other}; {remedy}")
         return state
 
