@@ -65,6 +65,7 @@ P2 = uniform_simplex(6, 4, 2)
         (lambda: coherence(P2[:3, 0], 2), "H must have 2 n rows for n >= 2 positive pairs, got 3"),
         (lambda: coherence(P2[:2, 0], 2), "positive pairs, got 2"),
         (lambda: coherence(P2[:, 0], "2"), "n_classes must be a positive integer or None, got '2'"),
+        (lambda: coherence(P2[:, 0], P2[:, 0]), r"got a tensor of shape .*torch.cat"),
         (lambda: logit_correlation(P2[:, 0], 0), "n_classes must be a positive integer or None"),
     ],
 )

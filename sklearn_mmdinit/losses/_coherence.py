@@ -79,7 +79,10 @@ def _directions(H: torch.Tensor, n_classes: int | None) -> torch.Tensor:
         shape = f"{H.dtype} of shape {tuple(H.shape)}"
         raise ValueError(f"H must be floats of shape (n_inputs, n_units), got {shape}")
     if not (n_classes is None or (isinstance(n_classes, Integral) and n_classes > 0)):
-        raise ValueError(f"n_classes must be a positive integer or None, got {n_classes!r}")
+        got = repr(n_classes)
+        if isinstance(n_classes, torch.Tensor):  # a second view, as other losses take it
+            got = f"a tensor of shape {tuple(n_classes.shape)}; pass two views as torch.cat([a, b])"
+        raise ValueError(f"n_classes must be a positive integer or None, got {got}")
     G = in_single_precision(H) / math.sqrt(H.shape[1])
     if n_classes is not None:
         G = torch.nn.functional.pad(G, (0, 1), value=1.0 / math.sqrt(n_classes))
