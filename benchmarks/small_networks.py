@@ -154,7 +154,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     add("--tasks", nargs="+", default=["*"], help=f"names or patterns of {many}")
     add("--max-iter", type=command.positive, help="epochs of a start; default: by the loss")
     add("--dataset", choices=DATASETS, default="mnist", help=f"of {IMAGES!r}; default: mnist")
-    add("--images", type=command.at_least(100), default=2000, help="without labels; default: 2000")
+    add("--images", type=command.at_least(110), default=2000, help="without labels; default: 2000")
     add("--data-dir", type=Path, help="a folder with the four IDX files of (Fashion-)MNIST")
     add("--jobs", type=int, default=-1, help="processes; default: one a core")
     command.add_output_options(parser)
