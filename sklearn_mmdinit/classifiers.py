@@ -747,9 +747,8 @@ class MLPClassifier(NetClassifier):
             if value != (needed := keywords[name]):
                 has = f"{warm_start.name_of(source)} has {name}={value!r}"
                 if name in sizes:
-                    raise ValueError(
-                        f"{has}, but {'X' if name == 'n_features' else 'y'} has {needed}"
-                    )
+                    of = "X has" if name == "n_features" else "the classes are"
+                    raise ValueError(f"{has}, but {of} {needed}")
                 raise ValueError(
                     f"{has}, but this classifier asks for {name}={needed!r}: leave {name} out of "
                     "the classifier, or give it an unfitted initializer with this value; a search "

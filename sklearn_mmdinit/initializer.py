@@ -297,8 +297,8 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         The ``coherence.embedding``, fitted.
     converged_ : bool or None
         Whether L_coh had stopped falling when the learning rate began to fall; False also if there
-        were too few steps to judge, or if all predictions still moved together. None without
-        coherence.
+        were too few steps to judge, or if all predictions still moved together (told only for a
+        separation of 1 or more). None without coherence.
     gain_ : tuple of float
         Factor of each hidden layer's weights in ``theta0_``; empty if the network allows no gain.
     config_ : Config

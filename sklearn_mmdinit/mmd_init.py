@@ -159,16 +159,21 @@ def _read_or_streamed(
     epochs = LoaderEpochs(loader, name, seed, pairs_wanted=coherence is not None)
     is_stream = is_loader or isinstance(data, IterableDataset)
     if not (is_stream if coherence is None else epochs.has_pairs):
+        finds_pairs = coherence is not None and (coherence.graph, coherence.embedding) != (
+            None,
+            None,
+        )
+        hint = "; give two views (a, b) of each example: then a DataLoader is streamed"
+        if coherence is None:
+            hint = "; pass a DataLoader, which is streamed"
+        rows = _read(epochs, "" if finds_pairs else hint)
         if coherence is not None and epochs.examples_change():
             warn_user(
                 f"data={name} draws an augmentation, but gives one view of each example: with "
-                "coherence each example is read once, so that its augmentation is drawn once; let "
-                "the Dataset return two views, as in `return augment(x), augment(x)`, or one "
-                "without augmentation"
+                "coherence each example is read once, so that its augmentation is drawn once; give "
+                "examples without augmentation, and pass it as Coherence(augmentation=augment)"
             )
-        hint = "give two views (a, b) of each example: then a DataLoader is streamed"
-        hint = "pass a DataLoader, which is streamed" if coherence is None else hint
-        return _read(epochs, "" if brings_edges(coherence) else f"; {hint}"), None
+        return rows, None
     if not is_stream:
         raise ValueError(
             f"data={name} gives two views of each example, and only a DataLoader says in which "

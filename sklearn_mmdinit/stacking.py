@@ -549,11 +549,12 @@ class StackedStartsClassifier(PartlyLabelled):
         if features is None:
             return None
         params = {"n_classes": len(self.classes_)} if checks.is_auto(features.n_classes) else {}
-        if checks.is_auto(features.initializers) or _must_learn(features.initializers):
-            rows.warn_if_few()
         with checks.inside_another(), checks.add_error_context("features"):
             features = seeded(features, seed).set_params(**params)
             features.fit(checks.joined([X, *X_unlabelled]))
+        learned = checks.is_auto(features.initializers) or _must_learn(features.initializers)
+        if learned and not checks.is_auto(self.features):
+            rows.warn_if_few()
         return features
 
     def _learned_starts(self, network: Any, rows: _Rows, seed: int) -> list[Any]:

@@ -53,7 +53,7 @@ def kept_signal_handlers():
         yield
     finally:
         for number, handler in before.items():
-            if signal.getsignal(number) is not handler:
+            if handler not in (None, signal.getsignal(number)):  # None: not set by Python
                 signal.signal(number, handler)
 
 

@@ -116,7 +116,7 @@ class Checkpointer:
             by = "" if version == _version() else f", by version {version}"
             other = f"of another training{by}: {shortened(differences, 2000)}"
             if differences.startswith("initial weights is") and ";" not in differences:
-                remedy = f"call torch.manual_seed before the module is made, or {remedy}"
+                remedy = f"if you made the module, call torch.manual_seed before; else {remedy}"
             raise ValueError(f"checkpoint {path} is {other}; {remedy}")
         return state
 

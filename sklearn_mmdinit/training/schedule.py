@@ -40,7 +40,7 @@ def has_converged(levels: Sequence[float], separation: float) -> bool:
 
     L_coh is rho, the separation, if the predictions for all rows move together (C = 1), and
     1 - 1 / (4 rho) if C = 1 / (2 rho) for any two rows. The limit is halfway between them. Below
-    rho = 1 they are too near to each other: the limit is that of 1, which L_coh does not reach.
+    rho = 1 they are too near to be told apart: the limit is that of 1.
     """
     rho = max(separation, 1.0)
     limit = (rho + 1.0 - 1.0 / (4.0 * rho)) / 2.0

@@ -78,11 +78,14 @@ class LoaderEpochs:
         return np.array_equal(first, second)
 
     def examples_change(self) -> bool:
-        """Whether the Dataset gives one of its first examples differently when asked again."""
-        with (
-            suppress(LookupError, TypeError, NotImplementedError),  # an iterable, or other keys
-            seeded_for_user_code(seed_of(self._seed, Purpose.LOADER, 0, 0)),
-        ):
+        """Whether the Dataset gives one of its first examples differently when asked again.
+
+        Without a Dataset that this process can read at 0, 1 and 2, the answer is False.
+        """
+        if self._loader.num_workers:  # files may have to be opened in a worker
+            return False
+        seed = seed_of(self._seed, Purpose.LOADER, 0, 0)
+        with suppress(Exception), seeded_for_user_code(seed):
             for i in range(3):
                 pair = [self._loader.dataset[i] for _ in range(2)]
                 first, again = (x[0] if isinstance(x, tuple | list) else x for x in pair)

@@ -309,7 +309,7 @@ def test_a_perceptron_of_another_shape(kind, data, fitted):
         with pytest.raises(ValueError, match=message):
             start_of(data, source, **given)
     if kind == "unfitted":
-        with pytest.raises(ValueError, match="n_classes=3, but y has 2"):
+        with pytest.raises(ValueError, match="n_classes=3, but the classes are 2"):
             start_of((data[0], data[1] == 0), source)
     assert fits == [], "known before the long part"
     agreed = {"hidden_layer_sizes": [5, 4], "activation": "tanh", "batch_norm": False}
