@@ -9,6 +9,7 @@ from sklearn.base import clone
 from sklearn.datasets import make_blobs
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import StandardScaler
+from torch import nn
 
 from nets import assert_same_arrays, assert_same_fit
 from sklearn_mmdinit import Coherence, MLPClassifier, MMDInitializer
@@ -132,17 +133,30 @@ def test_the_fall_begins_when_the_level_has_stopped_falling(levels, n_steps):
     assert planned_steps(levels, 225, 1500, separation=2.0) == n_steps
 
 
-@pytest.mark.parametrize(
-    ("separation", "without_structure"), [(0.5, 0.51), (1.0, 0.76), (2.0, 0.9), (10.0, 1.23)]
-)
-def test_predictions_that_move_together_are_no_end(separation, without_structure):
-    # The second level is what Gaussian noise ends at.
-    alike, noise = [separation] * 4, [without_structure] * 2
-    assert planned_steps(noise, 100, 1500, separation) == 150
-    if separation < 1.0:  # the two are hardly apart
-        return
+# What training on Gaussian noise ends at, by separation.
+WITHOUT_STRUCTURE = {0.5: 0.51, 1.0: 0.76, 2.0: 0.9, 10.0: 1.23}
+
+
+@pytest.mark.parametrize(("separation", "level"), WITHOUT_STRUCTURE.items())
+def test_a_level_of_rows_without_structure_is_an_end(separation, level):
+    assert planned_steps([level] * 2, 100, 1500, separation) == 150
+
+
+@pytest.mark.parametrize("separation", [1.0, 2.0, 10.0])
+def test_predictions_that_move_together_are_no_end(separation):
+    alike = [separation] * 4
     assert planned_steps(alike, 225, 1500, separation) == 1500
-    assert planned_steps([*alike, *noise], 225, 1500, separation) == 450
+    later = [*alike, *[WITHOUT_STRUCTURE[separation]] * 2]
+    assert planned_steps(later, 225, 1500, separation) == 450
+
+
+def test_a_network_that_gives_all_rows_the_same_has_not_converged(X):
+    module = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
+    nn.init.zeros_(module[0].weight.requires_grad_(False))
+    nn.init.ones_(module[0].bias)
+    init = MMDInitializer(module=module, coherence=Coherence(batch_size=40), max_iter=40, **ALONE)
+    with pytest.warns(ConvergenceWarning, match="hardly distinguishes rows: .*max_iter=80"):
+        assert init.fit(X).converged_ is False
 
 
 def test_epochs_beyond_the_last_one_have_what_is_left_of_the_learning_rate(X):
