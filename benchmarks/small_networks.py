@@ -3,7 +3,7 @@
 Eleven small networks get 50 labels of scikit-learn's 1,797 digits. Each begins from weights learned
 on all of these images without labels, and from fresh weights. The task ``few images`` is the recipe
 of the guide: a perceptron that learns from 2,000 images of MNIST, of which 100 get labels, beside
-label spreading (half an hour on one core)::
+label spreading (30 minutes on one core)::
 
     python benchmarks/small_networks.py --jobs 1
     python benchmarks/small_networks.py --tasks '*ResNet*' U-Net

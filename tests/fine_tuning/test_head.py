@@ -141,7 +141,7 @@ def test_a_skip_connection_adds_nothing_before_it_is_trained(data, init):
     copy = pickle.loads(pickle.dumps(skip))
     np.testing.assert_array_equal(copy.predict_proba(data[0]), skip.predict_proba(data[0]))
     assert [weights.shape for weights in skip.coefs_] == [(4, 8), (8, 3)]
-    with pytest.raises(ValueError, match="no skip connection"):
+    with pytest.raises(ValueError, match="the fitted network has a skip connection"):
         skip.to_sklearn()
 
 
