@@ -24,7 +24,7 @@ from . import losses
 from ._base.environment import array_of, check_float32, without_caller_settings
 from ._base.module_factory import ModuleFactory
 from ._base.random_streams import StepRandom, seeds_of
-from ._base.validation import check_argument, check_fits_in_memory, integers, numbers, warn_user
+from ._base.validation import check_argument, check_fits_in_memory, integers, numbers
 from .coherence import coherence_of
 from .fine_tuning import labels
 from .fine_tuning.head import body_of
@@ -425,9 +425,8 @@ def neighbor_agreement(
     if isinstance(unlabelled_label, Real) and all(isinstance(label, str) for label in y):
         unlabelled_label = None  # a number cannot occur among strings
     has_label = labels.is_labelled(y, unlabelled_label) & ~missing
-    for label in [] if says_none else labels.suspects_in(y[has_label]):
-        is_class = f"{label!r} in y counts as a class"
-        warn_user(f"{is_class}; set unlabelled_label={label!r} if it means no label")
+    if not says_none:
+        labels.warn_of_suspects(labels.suspects_in(y[has_label]), "counts as a class")
     rows = np.flatnonzero(has_label)
     classes, indices = np.unique(y[rows], return_inverse=True)
     (seed,) = seeds_of(random_state, 1)

@@ -139,6 +139,15 @@ def suspects_in(y: np.ndarray, classes: Any = None) -> list[Any]:
     return [label for label in sorted(suspects) if label not in named]
 
 
+def warn_of_suspects(suspects: list[Any], what: str, before: str = "", after: str = "") -> None:
+    """Warn of each value in y that may stand for a missing label, and what it does in y."""
+    for label in suspects:
+        warn_user(
+            f"{before}{label!r} in y {what}; set unlabelled_label={label!r} if it means no label"
+            f"{after}"
+        )
+
+
 def warn_if_unmarked(
     y: np.ndarray,
     labelled: np.ndarray,
@@ -154,14 +163,11 @@ def warn_if_unmarked(
     is_absent = unlabelled_label is not None and labelled.all()
     if not (labelled.all() or unlabelled_label != unlabelled_label):
         return
-    absent = f"y has no rows with unlabelled_label={unlabelled_label!r}" if is_absent else ""
+    absent = f"y has no rows with unlabelled_label={unlabelled_label!r}"
     suspects = suspects_in(y, classes)
-    for label in suspects:
-        is_class = f"{label!r} in y is learned as a class"
-        hint = f"set unlabelled_label={label!r} if it means no label"
-        if classes is None:
-            hint += "; if it is a class, name all classes in fit(classes=)"
-        warn_user("; ".join(filter(None, (absent, is_class, hint))))
+    before = f"{absent}; " if is_absent else ""
+    after = "; if it is a class, name all classes in fit(classes=)" if classes is None else ""
+    warn_of_suspects(suspects, "is learned as a class", before, after)
     are_named = classes is not None and np.size(classes) > 0  # no class is one by mistake
     if suspects or not is_absent or X_unlabelled is not None or are_named:
         return
@@ -228,11 +234,7 @@ def accuracy(
     labelled = is_labelled(y := column_or_1d(y), unlabelled_label) & ~missing
     check_consistent_length(predicted, y)
     weights = validate_weights(sample_weight, labelled)
-    for label in suspects_in(y[labelled], classes):
-        warn_user(
-            f"{label!r} in y counts as a wrong prediction; set unlabelled_label={label!r} if it "
-            "means no label"
-        )
+    warn_of_suspects(suspects_in(y[labelled], classes), "counts as a wrong prediction")
     return float(accuracy_score(y[labelled], predicted[labelled], sample_weight=weights))
 
 
