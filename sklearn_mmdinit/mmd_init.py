@@ -159,21 +159,7 @@ def _read_or_streamed(
     epochs = LoaderEpochs(loader, name, seed, pairs_wanted=coherence is not None)
     is_stream = is_loader or isinstance(data, IterableDataset)
     if not (is_stream if coherence is None else epochs.has_pairs):
-        finds_pairs = coherence is not None and (coherence.graph, coherence.embedding) != (
-            None,
-            None,
-        )
-        hint = "; give two views (a, b) of each example: then a DataLoader is streamed"
-        if coherence is None:
-            hint = "; pass a DataLoader, which is streamed"
-        rows = _read(epochs, "" if finds_pairs else hint)
-        if coherence is not None and epochs.examples_change():
-            warn_user(
-                f"data={name} draws an augmentation, but gives one view of each example: with "
-                "coherence each example is read once, so that its augmentation is drawn once; give "
-                "examples without augmentation, and pass it as Coherence(augmentation=augment)"
-            )
-        return rows, None
+        return _read(epochs, coherence), None
     if not is_stream:
         raise ValueError(
             f"data={name} gives two views of each example, and only a DataLoader says in which "
@@ -210,8 +196,8 @@ def _copy_for_given_pairs(coherence: Coherence) -> Coherence:
     return copied
 
 
-def _read(epochs: LoaderEpochs, hint: str) -> np.ndarray:
-    """All examples of a pass, as one array; the hint is for a warning of much memory."""
+def _read(epochs: LoaderEpochs, coherence: Coherence | None) -> np.ndarray:
+    """All examples of a pass, as one array."""
     if (n_rows := epochs.n_rows) < UNKNOWN:
         n_numbers = n_rows * epochs.first_rows()[0].size
         check_fits_in_memory(n_numbers, f"data of {n_rows:,} examples")
@@ -220,7 +206,18 @@ def _read(epochs: LoaderEpochs, hint: str) -> np.ndarray:
         parts.append(rows_of(examples))
         before, n_bytes = n_bytes, n_bytes + parts[-1].nbytes
         if before < _MUCH_MEMORY <= n_bytes:
+            hint = ""
+            if coherence is None:
+                hint = "; pass a DataLoader, which is streamed"
+            elif coherence.graph is None and coherence.embedding is None:
+                hint = "; give two views (a, b) of each example: then a DataLoader is streamed"
             warn_user(
                 f"data={epochs.name} is read into memory, {_MUCH_MEMORY / 2**30:g} GiB so far{hint}"
             )
+    if coherence is not None and epochs.examples_change():
+        warn_user(
+            f"data={epochs.name} draws an augmentation, but gives one view of each example: with "
+            "coherence each example is read once, so that its augmentation is drawn once; give "
+            "examples without augmentation, and pass it as Coherence(augmentation=augment)"
+        )
     return np.concatenate(parts)
