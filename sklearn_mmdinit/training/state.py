@@ -77,12 +77,15 @@ class State:
 
     def end_window(self, names: tuple[str, ...]) -> dict[str, float]:
         """Record the means of the terms over the window, and return them by name."""
+        means = self._window_means(names)
+        self.history.append({"step": self.step, **means})
+        self.window_sum, self.window_steps = None, 0
+        return means
+
+    def _window_means(self, names: tuple[str, ...]) -> dict[str, float]:
         assert self.window_sum is not None
         means = (self.window_sum / self.window_steps).tolist()
-        record = dict(zip(names, means, strict=True))
-        self.history.append({"step": self.step, **record})
-        self.window_sum, self.window_steps = None, 0
-        return record
+        return dict(zip(names, means, strict=True))
 
     def fall_back(self, config: Config, n_steps: int) -> None:
         """Undo the last steps: go back to the best window, or raise an error if there is none."""
@@ -136,10 +139,10 @@ class State:
 
     def records(self, names: tuple[str, ...]) -> list[dict[str, float]]:
         """A record of each window, also of the last one if it has not ended."""
-        state = self.copied()
-        if state.window_sum is not None:
-            state.end_window(names)
-        return [dict(record) for record in state.history]
+        records = [dict(record) for record in self.history]
+        if self.window_sum is not None:
+            records.append({"step": self.step, **self._window_means(names)})
+        return records
 
     def result(self, config: Config) -> Theta0:
         """Theta0 after the best window; the current one with coherence or if no window ended."""
