@@ -17,7 +17,7 @@ from ._base.validation import POSITIVE, check_argument, integers, numbers, one_o
 from .losses import degeneracy, detachment, uniformity
 from .networks.gram import gram_layers
 from .networks.info import SAMPLERS, ModuleInfo, inspect_module, perturbed_logits
-from .networks.passes import jacobian_norms, update_running_statistics
+from .networks.passes import StatisticsOfCalls, jacobian_norms, update_running_statistics
 
 __all__ = ["MMDObjective", "MMDTerms"]
 
@@ -96,8 +96,13 @@ class MMDObjective(nn.Module):
     Notes
     -----
     The first call with a module runs a few forward passes to inspect it, which do not change it.
-    Each call updates running statistics of normalizations from the mini-batch. The module keeps its
-    mode, device and precision. In training mode dropout is on; :func:`mmd_init_` switches it off.
+    Each call updates running statistics of normalizations from the mini-batch. With batch
+    normalization pass 32 rows or more: on a few rows the gradient of L_iod is mostly noise.
+    :func:`mmd_init_` with a coherence takes the mean and variance for L_iod from all rows of the
+    mini-batch.
+
+    The module keeps its mode, device and precision. In training mode dropout is on;
+    :func:`mmd_init_` switches it off.
     Differentiate by ``backward`` or :func:`torch.autograd.grad`, not by :func:`torch.func.grad`.
     Under :class:`torch.autocast` matrix products run in half precision. The losses, and the
     Cholesky factors of "gram", are computed in float32.
@@ -244,9 +249,17 @@ class MMDObjective(nn.Module):
 
 
 def paper_terms(
-    settings: Any, module: nn.Module, info: ModuleInfo, X: torch.Tensor, random: StepRandom
+    settings: Any,
+    module: nn.Module,
+    info: ModuleInfo,
+    X: torch.Tensor,
+    random: StepRandom,
+    statistics: StatisticsOfCalls | None = None,
 ) -> MMDTerms:
-    """The terms of an inspected module on X (B, ...); `settings` is an MMDObjective or a Config."""
+    """The terms of an inspected module on X (B, ...); `settings` is an MMDObjective or a Config.
+
+    Batch normalization uses `statistics` in L_iod. None: those of X, which a pass then notes.
+    """
     K, d = settings.n_perturbations, info.n_classes
     U = random.simplex(K, d)  # (M, d), M = K
     logits = perturbed_logits(module, info, X, K, settings.perturbation_scale, random)
@@ -254,10 +267,10 @@ def paper_terms(
     L_uni = uniformity(P, U, closed_form=settings.closed_form)
     L_sd, L_iod = degeneracy(P), None
     total = settings.uniformity_weight * L_uni + settings.degeneracy_weight * L_sd
+    if statistics is None:
+        with torch.set_grad_enabled(torch.is_grad_enabled() and settings.detachment_weight > 0):
+            statistics = update_running_statistics(module, X)
     if settings.detachment_weight:
-        L_iod = detachment(jacobian_norms(module, X, d, info.taps))
+        L_iod = detachment(jacobian_norms(module, X, d, info.taps, statistics))
         total = total + settings.detachment_weight * L_iod
-    else:
-        with torch.no_grad():
-            update_running_statistics(module, X)
     return MMDTerms(total, L_uni, L_sd, L_iod)

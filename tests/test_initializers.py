@@ -288,6 +288,27 @@ def test_each_sampler_has_the_figures_of_version_0_1(sampler, n_classes, best_lo
 # running statistics
 
 
+def test_with_coherence_running_statistics_are_those_of_all_rows_of_pairs(X):
+    # As without the paper's terms, which look at two rows: a pass of these alone has other ones.
+    of_terms = [
+        tiny(
+            batch_norm=True,
+            learning_rate_init=1e-12,
+            batch_size=2,
+            coherence=Coherence(batch_size=len(X), n_neighbors=5),
+            uniformity_weight=weight,
+            degeneracy_weight=weight,
+            detachment_weight=weight,
+        )
+        .fit(X)
+        .theta0_.arrays
+        for weight in (0.0, 1.0)
+    ]
+    without, beside = ({k: v for k, v in a.items() if "norms.0" in k} for a in of_terms)
+    for name, value in without.items():
+        np.testing.assert_allclose(beside[name], value, atol=1e-6, err_msg=name)
+
+
 def test_running_statistics_are_those_of_the_mini_batches_and_part_of_theta0(X):
     # So small a learning rate that float32 weights of ordinary size stay what they are.
     init = tiny(batch_norm=True, learning_rate_init=1e-12, batch_size=len(X)).fit(X)

@@ -30,7 +30,12 @@ from sklearn_mmdinit.losses._interval import (
 from sklearn_mmdinit.losses._shared import kernel, kernel_and_slope
 from sklearn_mmdinit.losses._uniformity import median_bandwidth, mmd, mmd_by_definition
 from sklearn_mmdinit.networks import NORMALIZATIONS, TAPPED
-from sklearn_mmdinit.networks.passes import hidden_activations, jacobian_norms
+from sklearn_mmdinit.networks.passes import (
+    hidden_activations,
+    jacobian_norms,
+    noted_statistics,
+    update_running_statistics,
+)
 
 # What all terms refuse
 
@@ -390,6 +395,11 @@ def norms_by_loops(module, X, n_classes):
     return torch.tensor(rows, dtype=torch.float64).view(len(X), n_classes, -1)
 
 
+def norms_of(module, X, info):
+    statistics = update_running_statistics(module, X)
+    return jacobian_norms(module, X, info.n_classes, info.taps, statistics)
+
+
 # Those whose rows are passed one by one, or whose norms count as 1, have tests of their own.
 LOOPED = sorted(
     {*ZOO} - {"rows that know of each other", "hooked", "experts", "zero input", "dead layer"}
@@ -399,7 +409,7 @@ LOOPED = sorted(
 @pytest.mark.parametrize("name", LOOPED)
 def test_norms_of_jacobians_are_those_of_loops(name):
     module, info, X = of_zoo(name, "functional")
-    found = jacobian_norms(module, X, info.n_classes, info.taps)
+    found = norms_of(module, X, info)
     torch.testing.assert_close(
         found, norms_by_loops(module, X, info.n_classes), atol=2e-6, rtol=1e-6
     )
@@ -411,21 +421,32 @@ def test_rows_in_chunks_have_the_norms_of_loops(activation):
     expected = norms_by_loops(module, X, 3)
     for n_threads in (1, 2):
         with as_a_team_of(n_threads):
-            found = jacobian_norms(module, X, 3, info.taps)
+            found = norms_of(module, X, info)
             slopes = torch.autograd.grad(detachment(found), learned_of(module), allow_unused=True)
         torch.testing.assert_close(found, expected, atol=2e-6, rtol=1e-6)
-    whole = jacobian_norms(module, X.clone().requires_grad_(), 3, info.taps)  # not in chunks
+    whole = norms_of(module, X.clone().requires_grad_(), info)  # not in chunks
     torch.testing.assert_close(
         slopes, torch.autograd.grad(detachment(whole), learned_of(module), allow_unused=True)
     )
 
 
+@pytest.mark.parametrize("name", ["mlp+bn", "convnet+bn"])
+def test_a_few_rows_have_the_norms_that_they_have_among_all_rows(name):
+    module, info, X = of_zoo(name, "functional")
+    with noted_statistics(module) as statistics:
+        module(X.clone())
+    few = jacobian_norms(module, X[:2], info.n_classes, info.taps, statistics)
+    torch.testing.assert_close(few, norms_of(module, X, info)[:2])
+    with pytest.raises(AssertionError):  # their own statistics give others
+        torch.testing.assert_close(few, norms_of(module, X[:2], info))
+
+
 def test_there_is_no_jacobian_with_respect_to_integers():
     module, info, X = of_zoo("words")
-    assert jacobian_norms(module, X, 3, info.taps).shape == (4, 3, 2), "of the embedding and mix"
+    assert norms_of(module, X, info).shape == (4, 3, 2), "of the embedding and mix"
     module, info, X = looked_at(nn.Sequential(nn.Embedding(7, 3), nn.Flatten()), tokens(length=1))
     with pytest.raises(ValueError, match="set detachment_weight=0"):
-        jacobian_norms(module, X, 3, info.taps)
+        norms_of(module, X, info)
 
 
 def test_jacobians_do_not_depend_on_the_rows_that_a_module_was_looked_at_with():
@@ -433,7 +454,7 @@ def test_jacobians_do_not_depend_on_the_rows_that_a_module_was_looked_at_with():
     assert 0 < (X[:, 0] > 0).sum() < 20
     for order in (np.argsort(-X[:, 0]), np.argsort(np.abs(X[:, 0]))):  # first those of one expert
         module, info, _ = looked_at(seeded(Experts), X[order], double=True)
-        found.append(jacobian_norms(module, torch.from_numpy(X).double(), 3, info.taps))
+        found.append(norms_of(module, torch.from_numpy(X).double(), info))
     torch.testing.assert_close(*found)
 
 
@@ -445,7 +466,7 @@ def test_gradient_of_detachment_by_finite_differences(name):
     module, info, X = of_zoo(name)
 
     def loss():
-        return detachment(jacobian_norms(module, X, info.n_classes, info.taps))
+        return detachment(norms_of(module, X, info))
 
     slopes = torch.autograd.grad(
         loss(), learned_of(module), allow_unused=True, materialize_grads=True
@@ -459,13 +480,13 @@ def test_detachment_by_hand():
     with torch.no_grad():
         layer.weight.copy_(torch.tensor([[2.0, 0, 0], [0, 0.5, 0]]))
     module, info, X = looked_at(nn.Sequential(layer), rows(4, 3))
-    found = detachment(jacobian_norms(module, X, 2, info.taps))
+    found = detachment(norms_of(module, X, info))
     assert float(found.detach()) == pytest.approx(0.625)
 
 
 def test_a_class_has_no_part_in_the_heads_of_others():
     module, info, X = looked_at(seeded(Heads), rows(7, 6), double=True)
-    norms = jacobian_norms(module, X, 3, info.taps)
+    norms = norms_of(module, X, info)
     # The input, the trunk and the inner layer of each head; the class alone that owns it differs.
     inner = norms[..., 2:7:2]
     for i in range(3):
@@ -485,7 +506,7 @@ def test_a_class_that_is_detached_from_the_input_counts(norm, sampler):
     with torch.no_grad():
         net[3].weight[0] = 0.0
     module, info, X = looked_at(net, rows(7, 6), double=True)
-    norms = jacobian_norms(module, X, 4, info.taps)
+    norms = norms_of(module, X, info)
     assert info.sampler == sampler
     assert float(norms[:, 0].detach().max()) < 1e-5
     assert float(norms[:, 1:].detach().min()) > 1e-3

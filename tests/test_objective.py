@@ -17,7 +17,11 @@ from sklearn_mmdinit import MLP, MMDObjective
 from sklearn_mmdinit._base.random_streams import StepRandom
 from sklearn_mmdinit.losses import coherence, degeneracy, detachment, uniformity
 from sklearn_mmdinit.networks.info import perturbed_logits
-from sklearn_mmdinit.networks.passes import hidden_activations, jacobian_norms
+from sklearn_mmdinit.networks.passes import (
+    hidden_activations,
+    jacobian_norms,
+    update_running_statistics,
+)
 from sklearn_mmdinit.objective import paper_terms
 from sklearn_mmdinit.training import CoherenceConfig, Config
 from sklearn_mmdinit.training.loop import loss_terms
@@ -69,7 +73,8 @@ def test_the_terms_are_those_of_the_perturbed_networks(name, sampler):
     draws = StepRandom(5)
     U = draws.simplex(16, info.n_classes)
     P = perturbed_logits(module, info, X, 16, SCALE, draws).softmax(-1)
-    norms = jacobian_norms(module, X, info.n_classes, info.taps)
+    statistics = update_running_statistics(module, X)
+    norms = jacobian_norms(module, X, info.n_classes, info.taps, statistics)
     expected = uniformity(P, U), degeneracy(P), detachment(norms)
     assert_close(found[1:], expected)
     total = 0.5 * expected[0] + 0.3 * expected[1] + 2.0 * expected[2]

@@ -32,6 +32,7 @@ _TINY = 1e-12
 
 # Mean and variance of a batch norm's inputs, of each channel.
 Statistics = tuple[torch.Tensor, torch.Tensor]
+StatisticsOfCalls = Mapping[nn.Module, Sequence[Statistics]]
 _Pullback = Callable[[torch.Tensor], torch.Tensor]
 
 
@@ -203,40 +204,46 @@ def _outputs(layers: Sequence[nn.Module], X: torch.Tensor) -> torch.Tensor:
     return H
 
 
-def update_running_statistics(
-    module: nn.Module, X: torch.Tensor
-) -> dict[nn.Module, list[Statistics]]:
-    """Update running statistics from X by one pass, if the module has such state.
-
-    Returns the mean and variance of the inputs of each batch norm, for each of its calls.
-    """
+@contextmanager
+def noted_statistics(module: nn.Module) -> Iterator[StatisticsOfCalls]:
+    """Note the mean and variance of the inputs of each batch norm for each call in this block."""
     statistics: dict[nn.Module, list[Statistics]] = {norm: [] for norm in batch_norms(module)}
-    has_state = any(
-        isinstance(part, _NormBase | _SpectralNorm) and part.training for part in module.modules()
-    )
 
     def note(norm: nn.Module, args: Any, output: Any) -> None:
         axes = [axis for axis in range(args[0].ndim) if axis != 1]
         variance, mean = torch.var_mean(args[0], dim=axes, correction=0)
         statistics[norm].append((mean, variance))
 
-    if statistics or has_state:
-        with hooked(list(statistics), note):
+    with hooked(list(statistics), note):
+        yield statistics
+
+
+def update_running_statistics(module: nn.Module, X: torch.Tensor) -> StatisticsOfCalls:
+    """Update running statistics from X by one pass, if the module has such state, and note them."""
+    has_state = any(
+        isinstance(part, _NormBase | _SpectralNorm) and part.training for part in module.modules()
+    )
+    with noted_statistics(module) as statistics:
+        if statistics or has_state:
             module(X.clone())
     return statistics
 
 
 def jacobian_norms(
-    module: nn.Module, X: torch.Tensor, n_classes: int, taps: Sequence[Tap]
+    module: nn.Module,
+    X: torch.Tensor,
+    n_classes: int,
+    taps: Sequence[Tap],
+    statistics: StatisticsOfCalls,
 ) -> torch.Tensor:
     """Norms (B, d, L) of the rows of the Jacobians of the logits at theta0.
 
     The Jacobians are with respect to the input and to each pre-activation: the outputs of the calls
-    in `taps`, which is ``ModuleInfo.taps``. The Jacobians treat the mean and variance of batch
-    normalization as constants. But gradients of the norms flow through both. Running
-    statistics are updated from X.
+    in `taps`, which is ``ModuleInfo.taps``. Batch normalization uses `statistics`, which X alone
+    or more rows gave. The Jacobians treat them as constants. But gradients of the norms flow
+    through them.
     """
-    statistics, layers = update_running_statistics(module, X), gram_layers(module)
+    layers = gram_layers(module)
     axes = {(module.get_submodule(tap.layer), tap.call): tap.axis for tap in taps}
     with plain_attention(), isolated(module):
         if layers:
@@ -256,7 +263,7 @@ def _norms_of_chain(
     layers: Sequence[Any],
     X: torch.Tensor,
     tapped: Set[nn.Module],
-    statistics: Mapping[nn.Module, Sequence[Statistics]],
+    statistics: StatisticsOfCalls,
 ) -> torch.Tensor:
     """Norms (B, d, L) for some of the rows, by the chain rule from the last layer to the first.
 
@@ -278,7 +285,7 @@ def _norms_of_chain(
 
 
 def _output_and_pullback(
-    layer: Any, H: torch.Tensor, statistics: Mapping[nn.Module, Sequence[Statistics]]
+    layer: Any, H: torch.Tensor, statistics: StatisticsOfCalls
 ) -> tuple[torch.Tensor, _Pullback]:
     """A layer's output on H, and the map of gradients (d, B, ...) from its output to H."""
     if type(layer) is nn.Linear:
@@ -308,7 +315,7 @@ def _norms_of_rows(
     X: torch.Tensor,
     n_classes: int,
     axes: Mapping[tuple[nn.Module, int], int],
-    statistics: Mapping[nn.Module, Sequence[Statistics]],
+    statistics: StatisticsOfCalls,
 ) -> torch.Tensor:
     """Norms (B, d, L) for a module that is not a chain, by autograd through its own pass."""
     differentiable = torch.is_grad_enabled()
@@ -355,7 +362,7 @@ def _logits_and_tapped(
     module: nn.Module,
     rows: torch.Tensor,
     axes: Mapping[tuple[nn.Module, int], int],
-    statistics: Mapping[nn.Module, Sequence[Statistics]],
+    statistics: StatisticsOfCalls,
 ) -> tuple[torch.Tensor, list[tuple[torch.Tensor, int]]]:
     """Logits of a pass; outputs of the calls in `axes`, each with its axis of examples."""
     tapped: list[tuple[torch.Tensor, int]] = []

@@ -19,7 +19,7 @@ from ..losses import coherence
 from ..networks.builder import NetworkBuilder
 from ..networks.gram import gram_layers
 from ..networks.info import ModuleInfo
-from ..networks.passes import explained_single_row, hidden_activations
+from ..networks.passes import explained_single_row, hidden_activations, noted_statistics
 from ..objective import paper_terms
 from ..theta0 import Theta0
 from . import Config
@@ -44,14 +44,16 @@ def loss_terms(
     """
     if config.coherence is None:
         return _stacked(paper_terms(config, network, info, X, random))
-    H = hidden_activations(network, X, info.last_layer)
+    with noted_statistics(network) as statistics:
+        H = hidden_activations(network, X, info.last_layer)
     L_coh = coherence(H, info.n_biases, config.coherence.separation)
     weighted = config.coherence.weight * L_coh
     if not config.has_paper_terms:
         return torch.stack((weighted, L_coh))
-    # Coherence uses all rows. The paper's terms use the first `batch_size` of the first inputs.
+    # Coherence uses all rows. The paper's terms use the first `batch_size` of the first inputs, and
+    # L_iod the statistics of all rows: those of a few rows make most of its gradient noise.
     rows = X[: min(config.batch_size, len(X) // 2)]
-    total, *terms = _stacked(paper_terms(config, network, info, rows, random))
+    total, *terms = _stacked(paper_terms(config, network, info, rows, random, statistics))
     return torch.stack((total + weighted, *terms, L_coh))
 
 
