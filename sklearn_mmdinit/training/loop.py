@@ -19,7 +19,12 @@ from ..losses import coherence
 from ..networks.builder import NetworkBuilder
 from ..networks.gram import gram_layers
 from ..networks.info import ModuleInfo
-from ..networks.passes import explained_single_row, hidden_activations, noted_statistics
+from ..networks.passes import (
+    StatisticsOfCalls,
+    explained_single_row,
+    hidden_activations,
+    noted_statistics,
+)
 from ..objective import paper_terms
 from ..theta0 import Theta0
 from . import Config
@@ -44,7 +49,9 @@ def loss_terms(
     """
     if config.coherence is None:
         return _stacked(paper_terms(config, network, info, X, random))
-    with noted_statistics(network) as statistics:
+    of_all_rows: AbstractContextManager[StatisticsOfCalls]
+    of_all_rows = noted_statistics(network) if config.detachment_weight else nullcontext({})
+    with of_all_rows as statistics:
         H = hidden_activations(network, X, info.last_layer)
     L_coh = coherence(H, info.n_biases, config.coherence.separation)
     weighted = config.coherence.weight * L_coh
