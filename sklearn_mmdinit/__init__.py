@@ -9,6 +9,7 @@ from .initializer import MMDInitializer
 from .learned_features import LearnedFeatures
 from .mmd_init import mmd_init_
 from .objective import MMDObjective, MMDTerms
+from .random_view import RandomView
 from .stacking import StackedStartsClassifier
 from .theta0 import Architecture, Theta0, load_theta0, save_theta0
 from .transforms import OrientedGradients, RandomAffine, RandomCorruption
@@ -29,6 +30,7 @@ __all__ = [
     "OrientedGradients",
     "RandomAffine",
     "RandomCorruption",
+    "RandomView",
     "StackedStartsClassifier",
     "Theta0",
     "diagnostics",

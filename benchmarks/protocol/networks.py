@@ -1,5 +1,6 @@
 """Networks for images: a small convolutional one for one channel, a ResNet for photographs."""
 
+from functools import cache
 from itertools import pairwise
 
 import torch
@@ -50,8 +51,17 @@ class Residual(nn.Module):
         return (x + self.inner(x)).relu()
 
 
+@cache
+def has_bfloat16(device: str) -> bool:
+    """Whether a type of device multiplies bfloat16 itself."""
+    if device != "cpu":
+        return True
+    capabilities: dict[str, object] = getattr(torch.cpu, "get_capabilities", dict)()  # not in older versions
+    return bool(capabilities.get("avx512_bf16", False))
+
+
 class ResNetBody(nn.Sequential):
-    """Features (n, 8 width) of images (n, 3, side, side) from 0 to 1, in bfloat16 on a GPU.
+    """Features (n, 8 width) of images (n, 3, side, side) from 0 to 1, in bfloat16 where it is fast.
 
     Four stages of ``width`` to 8 ``width`` channels: a convolution and a residual block each. The
     first convolution has ``stride``, the others one of 2.
@@ -70,7 +80,7 @@ class ResNetBody(nn.Sequential):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         # About the mean and the standard deviation of photographs.
         x = ((x - 0.47) / 0.25).to(memory_format=torch.channels_last)
-        with torch.autocast(x.device.type, torch.bfloat16, enabled=x.is_cuda):
+        with torch.autocast(x.device.type, torch.bfloat16, enabled=has_bfloat16(x.device.type)):
             for stage in self:
                 x = stage(x)
         return x.float().mean(dim=(2, 3))

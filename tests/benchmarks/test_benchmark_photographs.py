@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 
 import photographs
 from data.photographs import load_photographs
-from data.views import Pairs, RandomView, as_floats
+from data.views import Pairs, as_floats
 from protocol.methods import select_names
 from reporting.photograph_tables import FIGURES
 from reporting.results import pack_draws, unpack_draws
@@ -57,40 +57,7 @@ def test_a_set_that_is_nowhere_names_the_folder_that_is_needed(tmp_path):
         load_photographs("cifar-100", tmp_path, print)
 
 
-# Views
-
-
-def test_a_view_is_a_part_whose_area_is_uniform():
-    ramp = torch.linspace(0.0, 1.0, 32)
-    image = torch.stack([ramp.expand(32, 32), ramp[:, None].expand(32, 32), torch.zeros(32, 32)])
-    torch.manual_seed(0)
-    views = RandomView(0.2, colour=0.0, grey=0.0)(image.expand(4000, 3, 32, 32))
-    right, down = views[:, 0, 16], views[:, 1, :, 16]
-    assert (down.diff(dim=1) >= -1e-6).all()  # never upside down
-    mirrored = right[:, -1] < right[:, 0]
-    assert 0.45 < mirrored.float().mean() < 0.55
-    area = (right[:, -1] - right[:, 0]).abs() * (down[:, -1] - down[:, 0])
-    assert area.max() < 1.01
-    # Where width or height would exceed the image's, the area is smaller than what was drawn.
-    shares = [float((area < limit).float().mean()) for limit in (0.19, 0.4, 0.6)]
-    np.testing.assert_allclose(shares, [0.0, 0.25, 0.5], atol=0.06)
-
-
-def test_colours_change_within_their_limits_and_a_grey_image_stays_grey():
-    torch.manual_seed(0)
-    flat = torch.tensor([0.6, 0.4, 0.5]).view(1, 3, 1, 1).expand(500, 3, 8, 8)
-    same = RandomView(colour=0.0, grey=0.0)(flat)
-    torch.testing.assert_close(same, flat)
-    assert (RandomView(grey=1.0)(flat).std(dim=1) < 1e-6).all()
-    changed = RandomView(grey=0.0)(flat)
-    assert changed.min() >= 0.0
-    assert changed.max() <= 1.0
-    # A flat image has no contrast, saturation and hue keep the brightness: that changes by 40 %.
-    weights = torch.tensor([0.299, 0.587, 0.114])
-    ratio = (changed.mean(dim=(2, 3)) @ weights) / (flat.mean(dim=(2, 3)) @ weights)
-    assert 0.55 < ratio.min() < 0.7
-    assert 1.3 < ratio.max() < 1.45
-    assert 0.1 < ((changed - flat).abs().amax(dim=(1, 2, 3)) < 1e-5).float().mean() < 0.3
+# Pairs
 
 
 def test_a_pass_has_each_image_once_beside_itself_or_a_neighbour():
