@@ -534,8 +534,17 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
 
     @without_caller_settings()
     @checks.all_or_nothing
-    def _fit(self, X: Any, y: Any = None, epochs: LoaderEpochs | None = None) -> Self:
-        """Learn theta0 from rows X, or from epochs of a loader, whose first rows are X."""
+    def _fit(
+        self,
+        X: Any,
+        y: Any = None,
+        epochs: LoaderEpochs | None = None,
+        autocast: torch.dtype | None = None,
+    ) -> Self:
+        """Learn theta0 from rows X, or from epochs of a loader, whose first rows are X.
+
+        In training, passes of the network use `autocast`, if any.
+        """
         X = self._validated(X, reset=self._learned() is None)
         y = labels.one_for_each_row(X, y)
         labels.warn_if_few(X, y)
@@ -543,6 +552,8 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         config, fresh = self._begin(X, y, coherence, len(X) if epochs is None else epochs.n_rows)
         path = None if self.checkpoint is None else Path(self.checkpoint)
         settings = {} if path is None else self._settings(X, coherence, config, fresh)
+        if path is not None and autocast is not None:
+            settings["autocast"] = str(autocast)
         checkpointer = Checkpointer(path, settings, config.term_names)
         state = checkpointer.first_state(fresh)
         self._prepare(X, coherence, config, fresh.seed)
@@ -551,7 +562,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
             # Skips `_train` if the checkpoint holds all epochs. But with max_iter=0 `_train` runs:
             # it takes no step, but it builds the graph, which may raise an error.
             if last_epoch != state.n_ended or not config.max_iter:
-                self._train(X, coherence, config, state, last_epoch, epochs, checkpointer)
+                self._train(X, coherence, config, state, last_epoch, epochs, checkpointer, autocast)
             checkpointer.write_at_end()
         except KeyboardInterrupt:
             checkpointer.write_at_end()
@@ -717,6 +728,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         last_epoch: int | None,
         epochs: LoaderEpochs | None = None,
         keep: Checkpointer | None = None,
+        autocast: torch.dtype | None = None,
     ) -> None:
         """Train until epoch `last_epoch` ends; if None, for as many steps as L_coh decides."""
         batches: RowBatches | StreamBatches
@@ -728,7 +740,8 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
             of_data = epochs, config, integers, state.seed, augmentation
             batches = StreamBatches(*of_data, state.steps_an_epoch)
         device = torch_device(self.device)
-        train(self._builder, batches, config, state, last_epoch, device, self.verbose, keep)
+        of_training = self._builder, batches, config, state, last_epoch, device
+        train(*of_training, self.verbose, keep, autocast)
 
     def _config(self, n_rows: int, coherence: Coherence | None) -> Config:
         """Settings by the parameters as they are now; an error if the network cannot have them."""

@@ -6,10 +6,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
+import torch
 from sklearn.base import clone
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
+from ._base.environment import torch_device
 from ._base.module_factory import uncompiled
 from ._base.random_streams import seeds_of
 from ._base.validation import check_argument, check_fits_in_memory, inside_another, warn_user
@@ -99,6 +101,9 @@ def mmd_init_(module: nn.Module, data: Any, **params: Any) -> list[dict[str, flo
     afterwards they are as before. Two calls with one seed then learn the same weights, unless
     ``persistent_workers=True`` keeps the random state of workers.
 
+    In a block of :class:`torch.autocast` passes of the module run in its precision, and losses in
+    float32. TF32, cuDNN's settings and the memory format of the module are left as they are.
+
     The module is inspected on the first 2,048 examples, or on fewer if they are large. The scale
     of the data is measured on them too. With a coherence, ``max_iter="auto"`` also works for a
     loader without a length: training takes 3,000 steps. Other values of ``max_iter`` count epochs,
@@ -131,13 +136,15 @@ def mmd_init_(module: nn.Module, data: Any, **params: Any) -> list[dict[str, flo
             f"data must be examples without labels, got a {type(data).__name__} of {len(data)}; "
             "pass the item that holds the examples"
         )
+    initializer._check_params()  # errors come before a long reading
+    kind, autocast = torch_device(initializer.device).type, None
+    if torch.is_autocast_enabled(kind):
+        autocast = torch.get_autocast_dtype(kind)
+    rows, epochs = data, None
     with inside_another():  # after an interrupt the module must not have half-trained weights
         if isinstance(data, Dataset | DataLoader):
-            initializer._check_params()  # errors come before a long reading
             rows, epochs = _read_or_streamed(data, initializer)
-            initializer._fit(rows, epochs=epochs)
-        else:
-            initializer.fit(data)
+        initializer._fit(rows, epochs=epochs, autocast=autocast)
     put_arrays_(uncompiled(module), initializer.theta0_.arrays)
     return initializer.history_
 

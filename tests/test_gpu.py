@@ -225,6 +225,20 @@ def test_the_objective_has_the_law_and_the_gradients_of_the_cpu(sampler):
     assert float(half.total.detach()) == pytest.approx(float(found[1][0]), abs=0.1)
 
 
+def test_a_recorded_training_under_autocast_is_near_that_of_single_precision():
+    images, losses = torch.rand(64, 1, 8, 8, generator=torch.Generator().manual_seed(0)), []
+    for half in (False, True):
+        net = seeded(lambda: Conv(batch_norm=True)).cuda()
+        with torch.autocast("cuda", torch.bfloat16, enabled=half):
+            history = mmd_init_(
+                net, images, n_perturbations=24, max_iter=10, coherence=COHERENCE["coherence"],
+                random_state=0,
+            )  # fmt: skip
+        losses.append(history[-1]["coherence"])
+    assert losses[1] != losses[0]
+    assert losses[1] == pytest.approx(losses[0], rel=0.05)
+
+
 def test_dropout_is_the_same_when_it_is_computed_again(monkeypatch):
     net, found = nn.Sequential(nn.Linear(64, 32), nn.Dropout(), nn.Linear(32, 2)).cuda(), []
     batch = torch.from_numpy(rows(8, 64)).cuda()

@@ -11,7 +11,7 @@ import torch
 from scipy import stats
 from torch import nn
 
-from helpers import CPU, LARGE, SMALL, as_a_team_of, mlp, normal, threads
+from helpers import CPU, LARGE, SMALL, as_a_team_of, normal, threads
 from sklearn_mmdinit import (
     Coherence,
     LearnedFeatures,
@@ -20,7 +20,6 @@ from sklearn_mmdinit import (
     OrientedGradients,
     RandomAffine,
     StackedStartsClassifier,
-    mmd_init_,
 )
 from sklearn_mmdinit._base.chunks import chunked
 from sklearn_mmdinit._base.environment import check_float32
@@ -221,7 +220,6 @@ UNDER_AUTOCAST = {
     "coherence": lambda X, y: initializer(coherence=AT_EDGES).fit(X).coefs_[0],
     "score": lambda X, y: initializer().fit(X).score(X),
     "transform": lambda X, y: initializer(output="hidden").fit_transform(X),
-    "mmd_init_": lambda X, y: mmd_init_(mlp(64, 8, 2), X, random_state=0)[0]["loss"],
     "classifier": lambda X, y: classifier().fit(X, y).predict_proba(X),
     "one epoch": lambda X, y: classifier().partial_fit(X, y, [0, 1]).coefs_[0],
     "stacking": lambda X, y: stacked().fit(X, y).predict_proba(X),

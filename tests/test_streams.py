@@ -308,12 +308,23 @@ def test_a_module_keeps_its_precision_its_layout_and_its_mode():
         torch.testing.assert_close(weights[name], value.double(), rtol=0, atol=1e-5)
 
 
-def test_losses_are_in_single_precision_under_autocast():
-    loader = DataLoader(TensorDataset(IMAGES, noisy(IMAGES)), 16)
-    params = {"coherence": Coherence(augmentation=noisy)}
-    expected = learned(loader, perceptron(), **params)
+@pytest.mark.parametrize("make", [perceptron, net])
+@pytest.mark.parametrize("data", [IMAGES, DataLoader(TensorDataset(IMAGES, noisy(IMAGES)), 16)])
+def test_under_autocast_passes_have_its_precision_and_losses_and_weights_their_own(make, data):
+    params = {"coherence": Coherence(augmentation=noisy, batch_size=16)}
+    (before, expected), module, seen = learned(data, make(), **params), make(), set()
+    first = next(part for part in module.modules() if isinstance(part, nn.Linear | nn.Conv2d))
+    first.register_forward_hook(lambda layer, args, output: seen.add(output.dtype))
     with torch.autocast("cpu", torch.bfloat16):
-        assert_same(learned(loader, perceptron(), **params), expected)
+        history, weights = learned(data, module, **params)
+        assert torch.is_autocast_enabled("cpu"), "the caller's setting stays"
+    assert torch.bfloat16 in seen
+    assert history[-1]["loss"] != before[-1]["loss"]
+    for means, means_before in zip(history, before, strict=True):
+        for name in ("loss", "coherence"):
+            assert means[name] == pytest.approx(means_before[name], rel=0.03)
+    for name, value in expected.items():
+        assert weights[name].dtype == value.dtype
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the compiler

@@ -56,7 +56,9 @@ def has_bfloat16(device: str) -> bool:
     """Whether a type of device multiplies bfloat16 itself."""
     if device != "cpu":
         return True
-    capabilities: dict[str, object] = getattr(torch.cpu, "get_capabilities", dict)()  # not in older versions
+    capabilities: dict[str, object] = getattr(
+        torch.cpu, "get_capabilities", dict
+    )()  # not in older versions
     return bool(capabilities.get("avx512_bf16", False))
 
 

@@ -89,14 +89,15 @@ def train(
     device: torch.device,
     verbose: Any = 0,
     keep: Callable[[State], None] | None = None,
+    autocast: torch.dtype | None = None,
 ) -> None:
     """Train until epoch `last_epoch` ends; if None, for as many steps as `planned_steps` gives.
 
     Changes the state in place. Training that stops and goes on equals uninterrupted training, bit
     for bit, even if it stops inside an epoch. `keep` gets a copy of the state at the end of each
-    window and epoch. If the loss or the weights are not finite, training stops and goes
-    back to the best window, with a ConvergenceWarning; before the first window has ended, a
-    ValueError is raised.
+    window and epoch. The network computes in the precision `autocast`, or in its own. If the loss
+    or the weights are not finite, training stops and goes back to the best window, with a
+    ConvergenceWarning; before the first window has ended, a ValueError is raised.
     """
     network, info = builder.network_at(state.current, device), builder.info
     optimizer = _adam(network, config, state, device)
@@ -104,7 +105,7 @@ def train(
     n_left = state.n_steps_left(config, last_epoch)
     n_planned = state.n_steps_planned(config)
     total = None if n_left == math.inf else int(n_left)
-    step, recorded = partial(_step, network, info, optimizer, config), None
+    step, recorded = partial(_step, network, info, optimizer, config, autocast), None
     random = StepRandom(state.seed, device)
     if device.type == "cuda" and n_left >= _WORTH_RECORDING and not info.stateful:
         recorded = RecordedStep(step, state.seed, device)
@@ -194,11 +195,17 @@ def _step(
     info: ModuleInfo,
     optimizer: torch.optim.Optimizer,
     config: Config,
+    autocast: torch.dtype | None,
     batch: torch.Tensor,
     random: StepRandom,
 ) -> torch.Tensor:
     """Take a step; returns the loss and its terms (n_terms,) before it."""
-    terms = loss_terms(network, info, batch, random, config)
+    precision: AbstractContextManager[Any] = nullcontext()
+    if autocast is not None:
+        # Without its cache: a caller's block would keep the weights of the first step in it.
+        precision = torch.autocast(batch.device.type, autocast, cache_enabled=False)
+    with precision:
+        terms = loss_terms(network, info, batch, random, config)
     # Gradients keep their memory: the operating system would have to zero new memory.
     optimizer.zero_grad(set_to_none=False)
     terms[0].backward()
