@@ -71,7 +71,8 @@ class Coherence(BaseEstimator):
         distribution.
     batch_size : int, default=256
         Positive pairs a step, at least 2; capped at n_samples. The paper's terms use
-        only the first row of a pair, and only n pairs: n is the initializer's ``batch_size``.
+        only the first row of a pair, and only n pairs: n is the initializer's ``batch_size``. Batch
+        normalization in L_iod uses the mean and variance of all rows.
     n_neighbors : int, default=10
         Edges of each row, which lead to its nearest neighbours. If `n_neighbors` is above 1, a row
         that equals others has one edge to one of them; its other edges lead to rows that differ.
@@ -119,6 +120,7 @@ class Coherence(BaseEstimator):
     OrientedGradients : An embedding of images.
     RandomAffine : An augmentation of images.
     RandomCorruption : An augmentation of tables.
+    RandomView : An augmentation of photographs.
     sklearn_mmdinit.diagnostics.coherence_kernel : C of a fitted initializer.
 
     Notes

@@ -543,7 +543,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
     ) -> Self:
         """Learn theta0 from rows X, or from epochs of a loader, whose first rows are X.
 
-        In training, passes of the network use `autocast`, if any.
+        `autocast` is the precision in which the network computes in training; None: its own.
         """
         X = self._validated(X, reset=self._learned() is None)
         y = labels.one_for_each_row(X, y)

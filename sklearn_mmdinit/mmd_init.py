@@ -75,7 +75,8 @@ def mmd_init_(module: nn.Module, data: Any, **params: Any) -> list[dict[str, flo
     TypeError
         If `module` is no instance of nn.Module, or the data give no tensors.
     ValueError
-        If a parameter or the data are not valid, or the module cannot be perturbed.
+        If a parameter or the data are not valid, the module cannot be perturbed, or a block of
+        autocast has float16.
 
     See Also
     --------
@@ -101,8 +102,9 @@ def mmd_init_(module: nn.Module, data: Any, **params: Any) -> list[dict[str, flo
     afterwards they are as before. Two calls with one seed then learn the same weights, unless
     ``persistent_workers=True`` keeps the random state of workers.
 
-    In a block of :class:`torch.autocast` passes of the module run in its precision, and losses in
-    float32. TF32, cuDNN's settings and the memory format of the module are left as they are.
+    In a block of :class:`torch.autocast` for the device of training, with bfloat16, the module
+    computes in that precision. Losses and weights stay in float32. TF32, the settings of cuDNN and
+    the memory format of the module stay as they are. ``MMDInitializer.fit`` ignores autocast.
 
     The module is inspected on the first 2,048 examples, or on fewer if they are large. The scale
     of the data is measured on them too. With a coherence, ``max_iter="auto"`` also works for a
@@ -138,14 +140,20 @@ def mmd_init_(module: nn.Module, data: Any, **params: Any) -> list[dict[str, flo
         )
     initializer._check_params()  # errors come before a long reading
     kind, autocast = torch_device(initializer.device).type, None
-    if torch.is_autocast_enabled(kind):
+    if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
         autocast = torch.get_autocast_dtype(kind)
+    if autocast == torch.float16:
+        raise ValueError(
+            "mmd_init_ is in a block of torch.autocast with float16, in which small gradients "
+            f"become 0; write torch.autocast({kind!r}, torch.bfloat16)"
+        )
     rows, epochs = data, None
     with inside_another():  # after an interrupt the module must not have half-trained weights
         if isinstance(data, Dataset | DataLoader):
             rows, epochs = _read_or_streamed(data, initializer)
         initializer._fit(rows, epochs=epochs, autocast=autocast)
     put_arrays_(uncompiled(module), initializer.theta0_.arrays)
+    torch.clear_autocast_cache()  # a caller's block may keep the weights from before
     return initializer.history_
 
 

@@ -96,10 +96,10 @@ class MMDObjective(nn.Module):
     Notes
     -----
     The first call with a module runs a few forward passes to inspect it, which do not change it.
-    Each call updates running statistics of normalizations from the mini-batch. With batch
-    normalization pass 32 rows or more: on a few rows the gradient of L_iod is mostly noise.
-    :func:`mmd_init_` with a coherence takes the mean and variance for L_iod from all rows of the
-    mini-batch.
+    Each call updates running statistics of normalizations from the mini-batch. If the
+    module has batch normalization, give each call at least 32 rows: with fewer, the gradient of
+    L_iod is mostly noise. :func:`mmd_init_` and :class:`MMDInitializer` with a coherence take the
+    mean and variance for L_iod from all rows of the mini-batch.
 
     The module keeps its mode, device and precision. In training mode dropout is on;
     :func:`mmd_init_` switches it off.
@@ -258,7 +258,7 @@ def paper_terms(
 ) -> MMDTerms:
     """The terms of an inspected module on X (B, ...); `settings` is an MMDObjective or a Config.
 
-    Batch normalization uses `statistics` in L_iod. None: those of X, which a pass then notes.
+    Batch normalization uses `statistics` in L_iod. If None, a pass of X computes them first.
     """
     K, d = settings.n_perturbations, info.n_classes
     U = random.simplex(K, d)  # (M, d), M = K
@@ -268,7 +268,7 @@ def paper_terms(
     L_sd, L_iod = degeneracy(P), None
     total = settings.uniformity_weight * L_uni + settings.degeneracy_weight * L_sd
     if statistics is None:
-        with torch.set_grad_enabled(torch.is_grad_enabled() and settings.detachment_weight > 0):
+        with torch.set_grad_enabled(torch.is_grad_enabled() and bool(settings.detachment_weight)):
             statistics = update_running_statistics(module, X)
     if settings.detachment_weight:
         L_iod = detachment(jacobian_norms(module, X, d, info.taps, statistics))

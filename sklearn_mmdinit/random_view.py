@@ -10,45 +10,50 @@ import torch
 from sklearn.base import BaseEstimator
 from torch.nn.functional import affine_grid, grid_sample
 
+from ._base.environment import in_single_precision, without_caller_settings
 from ._base.validation import check_argument, check_parameters, numbers
 
 __all__ = ["RandomView"]
 
 # Brightness as shares of red, green and blue, and two axes of colour: the YIQ space of television.
 _TO_YIQ = ((0.299, 0.587, 0.114), (0.5959, -0.2746, -0.3213), (0.2115, -0.5227, 0.3112))
-# Width over height of the part that is cut out: at most this, and at least its inverse.
+# The ratio of width to height changes by a factor of at most this, and at least its inverse.
 _LARGEST_RATIO = 4 / 3
+# Resized images may be so much outside of the range.
+_ROUNDING = 1e-3
 
 
 class RandomView(BaseEstimator):
-    """Random views of photographs, for ``Coherence(augmentation=)``: the augmentation of SimCLR.
+    """Random views of photographs, much like those of SimCLR, for ``Coherence(augmentation=)``.
 
-    A random part of each image is enlarged to the size of the image, half of them mirrored. Then
-    brightness, contrast, saturation and hue change, and some images become grey [1]_. Each image
-    gets its own amounts. All is computed on the device of the images.
+    A random part of each image is enlarged to the size of the image. About half of the images are
+    mirrored. Then brightness, contrast, saturation and hue change, and some images become grey.
+    Each image gets its own amounts, as in SimCLR [1]_. All is computed on the device of the images.
 
     Parameters
     ----------
     least_area : float, default=0.2
-        Smallest part, as a share of the area of the image, above 0 and at most 1. Shares are drawn
-        uniformly between it and 1. The part has up to 4/3 of the image's ratio of width to height,
-        or of its inverse.
+        Smallest part, as a share of the area of the image, above 0 and at most 1. The share is
+        drawn uniformly from `least_area` to 1. The ratio of width to height is that of the image
+        times a factor from 3/4 to 4/3. A part never exceeds the image, so some parts are smaller
+        than drawn.
     color : float, default=0.4
-        Largest relative change of brightness and of contrast, from 0 to 1. Saturation changes by up
-        to half of it. Hue turns by up to a quarter of it, as a share of a full turn. One image in
-        five keeps its colours. 0: all images do.
+        Brightness and contrast change by up to this share, from 0 to 1, and saturation by up to
+        half of it. The hue turns by up to ``color / 4`` of a full turn: 36 degrees by default. One
+        image in five keeps its colours. With 0 all images do.
     gray : float, default=0.2
         Probability that an image becomes grey, from 0 to 1.
 
     See Also
     --------
     sklearn_mmdinit.Coherence : Augments both images of its positive pairs.
-    RandomAffine : For drawings, letters and digits, as NumPy arrays.
+    RandomAffine : For NumPy arrays of drawings, letters and digits.
 
     Notes
     -----
     Random numbers come from PyTorch's global generators. ``mmd_init_`` seeds them in each step, and
-    restores them.
+    restores them. On a GPU only the first images are checked to be from 0 to 1, because reading
+    values waits for the GPU.
 
     References
     ----------
@@ -75,14 +80,17 @@ class RandomView(BaseEstimator):
         self.color = color
         self.gray = gray
 
+    @without_caller_settings()
     def __call__(self, images: torch.Tensor) -> torch.Tensor:
         """Return a view (n, 3, height, width) of each image; values are floats from 0 to 1."""
         check_parameters(self)
         self._check_images(images)
         if len(images) == 0:  # grid_sample needs at least one image
             return images.clone()
-        parts = _random_parts(images, self.least_area)
-        return _recolored(parts, self.color, self.gray) if self.color or self.gray else parts
+        views = _random_parts(in_single_precision(images), self.least_area)
+        if self.color or self.gray:
+            views = _recolored(views, self.color, self.gray)
+        return views.to(images.dtype)
 
     def _check_images(self, images: torch.Tensor) -> None:
         check_argument("images", images, torch.Tensor)
@@ -91,16 +99,16 @@ class RandomView(BaseEstimator):
                 "RandomView takes floats of shape (n, 3, height, width), red, green and blue, got "
                 f"{images.dtype} of shape {tuple(images.shape)}"
             )
-        # Of the first images alone, because reading values waits for a GPU.
-        if images.numel() and not hasattr(self, "_range_is_known"):
-            low, high = (float(value) for value in images.aminmax())
-            if not (low >= 0.0 and high <= 1.0):
-                raise ValueError(
-                    f"RandomView takes values from 0 to 1, got values from {low:.3g} to "
-                    f"{high:.3g}: divide bytes by 255, and standardize in the module, after the "
-                    "augmentation"
-                )
-            self._range_is_known = True
+        if not images.numel() or (images.device.type != "cpu" and hasattr(self, "_has_checked")):
+            return
+        low, high = (float(value) for value in images.aminmax())
+        if not (low >= -_ROUNDING and high <= 1.0 + _ROUNDING):
+            raise ValueError(
+                f"RandomView takes values from 0 to 1, got values from {low:.3g} to {high:.3g}: "
+                "divide bytes by 255, and standardize in the module, after the augmentation"
+            )
+        if images.device.type != "cpu":
+            self._has_checked = True
 
 
 def _uniform(images: torch.Tensor, low: float, high: float) -> torch.Tensor:

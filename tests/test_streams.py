@@ -3,6 +3,7 @@
 import random
 import weakref
 from collections import UserDict
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from sklearn.utils import check_random_state
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
-from helpers import seeded
+from helpers import seeded, threads
 from nets import Conv, digit_images
 from sklearn_mmdinit import Coherence, RandomCorruption, mmd_init_
 from sklearn_mmdinit._base.random_streams import permutation
@@ -325,6 +326,87 @@ def test_under_autocast_passes_have_its_precision_and_losses_and_weights_their_o
             assert means[name] == pytest.approx(means_before[name], rel=0.03)
     for name, value in expected.items():
         assert weights[name].dtype == value.dtype
+
+
+def wide():
+    """A perceptron that the gram sampler serves, with a layer of few inputs."""
+    return seeded(
+        lambda: nn.Sequential(
+            nn.Flatten(),
+            nn.Linear(64, 12),
+            nn.ReLU(),
+            nn.Linear(12, 2000),
+            nn.ReLU(),
+            nn.Linear(2000, 10),
+        )
+    )
+
+
+def test_under_autocast_threads_have_the_precision_of_the_caller():
+    params = {"n_perturbations": 256, "batch_size": 32, "max_iter": 1, "window": 1}
+    data, found = DataLoader(IMAGES, 32), []
+    for n_threads in (1, 2):
+        with threads(n_threads), torch.autocast("cpu", torch.bfloat16):
+            found.append(learned(data, wide(), **params)[0][0]["loss"])
+    assert found[1] == pytest.approx(found[0], rel=1e-3)
+    assert found[0] != learned(data, wide(), **params)[0][0]["loss"]
+
+
+def test_a_pass_in_the_same_block_of_autocast_has_the_learned_weights():
+    module = perceptron()
+    with torch.autocast("cpu", torch.bfloat16):
+        before = module(IMAGES[:4])
+        mmd_init_(module, IMAGES, **SMALL)
+        inside = module(IMAGES[:4])
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(module(IMAGES[:4]), inside)
+    assert not torch.equal(before, inside)
+
+
+def test_autocast_with_float16_is_refused():
+    match = r"float16.*write torch.autocast\('cpu', torch.bfloat16\)"
+    with torch.autocast("cpu", torch.float16), pytest.raises(ValueError, match=match):
+        mmd_init_(perceptron(), IMAGES, **SMALL)
+
+
+class Shared(nn.Module):
+    """A batch norm that is called twice."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Conv2d(1, 4, 3, padding=1), nn.Conv2d(4, 4, 3, padding=1)
+        self.norm, self.last = nn.BatchNorm2d(4), nn.Linear(4 * 64, 3)
+
+    def forward(self, x):
+        x = self.norm(self.first(x)).relu()
+        return self.last(self.norm(self.second(x)).relu().flatten(1))
+
+
+def test_a_batch_norm_that_is_called_twice_learns_with_coherence():
+    loader = DataLoader(TensorDataset(IMAGES, noisy(IMAGES)), 32)
+    history, weights = learned(loader, seeded(Shared), coherence="auto", max_iter=20)
+    assert history[-1]["loss"] < 0.9 * history[0]["loss"]
+    assert int(weights["norm.num_batches_tracked"]) > 0
+
+
+class InHalf(nn.Module):
+    """A module that chooses its precision itself."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = perceptron()
+
+    def forward(self, x):
+        with torch.autocast("cpu", torch.bfloat16):
+            return self.inner(x)
+
+
+def test_a_module_with_its_own_autocast_learns_the_same_in_a_block_that_switches_it_off():
+    found = []
+    for enter in (nullcontext, lambda: torch.autocast("cpu", enabled=False)):
+        with enter():
+            found.append(learned(IMAGES, InHalf(), max_iter=4))
+    assert_same(*found)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the compiler

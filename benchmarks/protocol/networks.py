@@ -53,9 +53,9 @@ class Residual(nn.Module):
 
 @cache
 def has_bfloat16(device: str) -> bool:
-    """Whether a type of device multiplies bfloat16 itself."""
+    """Whether this type of device computes in bfloat16 fast."""
     if device != "cpu":
-        return True
+        return device == "cuda"
     capabilities: dict[str, object] = getattr(
         torch.cpu, "get_capabilities", dict
     )()  # not in older versions

@@ -111,8 +111,11 @@ def run_on_threads(
     """
     n_threads = min(getattr(_team, "size", 1), n_items) if n_numbers >= _FEW_NUMBERS else 1
 
+    # Each thread has its own settings of gradients and of autocast.
+    dtype, is_on = torch.get_autocast_dtype("cpu"), torch.is_autocast_enabled("cpu")
+
     def without_gradients(start: int, stop: int) -> T:
-        with torch.no_grad():  # the setting belongs to each thread
+        with torch.no_grad(), torch.autocast("cpu", dtype, enabled=is_on, cache_enabled=False):
             return work(start, stop)
 
     if n_threads == 1:

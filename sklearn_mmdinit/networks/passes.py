@@ -206,12 +206,12 @@ def _outputs(layers: Sequence[nn.Module], X: torch.Tensor) -> torch.Tensor:
 
 @contextmanager
 def noted_statistics(module: nn.Module) -> Iterator[StatisticsOfCalls]:
-    """Note the mean and variance of the inputs of each batch norm for each call in this block."""
+    """In this block, record the mean and variance of the inputs of each call of a batch norm."""
     statistics: dict[nn.Module, list[Statistics]] = {norm: [] for norm in batch_norms(module)}
 
     def note(norm: nn.Module, args: Any, output: Any) -> None:
         axes = [axis for axis in range(args[0].ndim) if axis != 1]
-        variance, mean = torch.var_mean(args[0], dim=axes, correction=0)
+        variance, mean = torch.var_mean(in_single_precision(args[0]), dim=axes, correction=0)
         statistics[norm].append((mean, variance))
 
     with hooked(list(statistics), note):
@@ -239,9 +239,9 @@ def jacobian_norms(
     """Norms (B, d, L) of the rows of the Jacobians of the logits at theta0.
 
     The Jacobians are with respect to the input and to each pre-activation: the outputs of the calls
-    in `taps`, which is ``ModuleInfo.taps``. Batch normalization uses `statistics`, which X alone
-    or more rows gave. The Jacobians treat them as constants. But gradients of the norms flow
-    through them.
+    in `taps`, which is ``ModuleInfo.taps``. Batch normalization uses the mean and variance in
+    `statistics`. They come from X, or from more rows than X. The Jacobians treat them as constants.
+    But gradients of the norms flow through them.
     """
     layers = gram_layers(module)
     axes = {(module.get_submodule(tap.layer), tap.call): tap.axis for tap in taps}
@@ -375,7 +375,8 @@ def _logits_and_tapped(
         if layer in remaining:
             channels = (1, -1, *[1] * (args[0].ndim - 2))
             factor, shift = factor_and_shift(layer, *next(remaining[layer]))
-            output = args[0] * factor.view(channels) + shift.view(channels)
+            normalized = args[0] * factor.view(channels) + shift.view(channels)
+            output = normalized.to(output.dtype)
         if axis is None:
             return output
         if not output.requires_grad:  # the output of frozen layers

@@ -57,10 +57,14 @@ def loss_terms(
     weighted = config.coherence.weight * L_coh
     if not config.has_paper_terms:
         return torch.stack((weighted, L_coh))
-    # Coherence uses all rows. The paper's terms use the first `batch_size` of the first inputs, and
-    # L_iod the statistics of all rows: those of a few rows make most of its gradient noise.
+    # Coherence uses all rows. The paper's terms use the first `batch_size` of the first inputs.
+    # L_iod uses the mean and variance of all rows, because those of a few rows would make its
+    # gradient very noisy. If a batch norm is called more than once, the few rows may call it in
+    # another order: then they have their own.
     rows = X[: min(config.batch_size, len(X) // 2)]
-    total, *terms = _stacked(paper_terms(config, network, info, rows, random, statistics))
+    is_called_once = all(len(calls) == 1 for calls in statistics.values())
+    given = statistics if is_called_once else None
+    total, *terms = _stacked(paper_terms(config, network, info, rows, random, given))
     return torch.stack((total + weighted, *terms, L_coh))
 
 
@@ -95,9 +99,9 @@ def train(
 
     Changes the state in place. Training that stops and goes on equals uninterrupted training, bit
     for bit, even if it stops inside an epoch. `keep` gets a copy of the state at the end of each
-    window and epoch. The network computes in the precision `autocast`, or in its own. If the loss
-    or the weights are not finite, training stops and goes back to the best window, with a
-    ConvergenceWarning; before the first window has ended, a ValueError is raised.
+    window and epoch. `autocast` is the precision in which the network computes; None: its own.
+    If the loss or the weights are not finite, training stops and goes back to the best window, with
+    a ConvergenceWarning; before the first window has ended, a ValueError is raised.
     """
     network, info = builder.network_at(state.current, device), builder.info
     optimizer = _adam(network, config, state, device)
@@ -200,11 +204,10 @@ def _step(
     random: StepRandom,
 ) -> torch.Tensor:
     """Take a step; returns the loss and its terms (n_terms,) before it."""
-    precision: AbstractContextManager[Any] = nullcontext()
-    if autocast is not None:
-        # Without its cache: a caller's block would keep the weights of the first step in it.
-        precision = torch.autocast(batch.device.type, autocast, cache_enabled=False)
-    with precision:
+    # The cache of autocast is off. In a caller's block it would not be emptied, and all steps would
+    # use the weights of the first.
+    kind, is_on = batch.device.type, autocast is not None
+    with torch.autocast(kind, autocast, enabled=is_on, cache_enabled=False):
         terms = loss_terms(network, info, batch, random, config)
     # Gradients keep their memory: the operating system would have to zero new memory.
     optimizer.zero_grad(set_to_none=False)
