@@ -6,11 +6,13 @@ spreading on its features, by fine-tuning, and by a student of the spread labels
 and fresh weights on the same views have the same network and train for the same seconds. Methods
 that take long run on the first draw and with some N alone.
 
-Run the preset for a CPU (ten minutes on two cores, on a part of the images), or that for a GPU
-(about an hour of one H100; each part by itself, since a command goes on from what it finds)::
+Run the preset for a CPU (ten minutes on two cores, on a part of the images), the one of an hour (on
+two cores, on all images), or that for a GPU (about an hour of one H100; each part by itself, since
+a command goes on from what it finds)::
 
     pip install 'sklearn_mmdinit[bench]'
     python benchmarks/photographs.py --data-dir data
+    python benchmarks/photographs.py --data-dir data --preset hour --methods 'views: *' 'NT-Xent: *'
     python benchmarks/photographs.py --data-dir data --preset gpu --methods 'views: *'
     python benchmarks/photographs.py --data-dir data --preset gpu --methods FixMatch --seconds 265
 

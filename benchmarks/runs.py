@@ -307,6 +307,10 @@ RUNS = (
         f"{TASKS} --runs 1 --n-labels 5 20 --methods xavier/fcn/ours "
         "xavier/fcn/ours+coherence xavier/fcn/scratch --device cuda",
         "a minute and a half on one H100 and 16 cores"),
+    Run("photographs-hour.json", "CIFAR-10 from learned views, on all images",
+        "photographs.py --preset hour --methods 'views: *' 'views, then neighbours: *' "
+        "'NT-Xent: *' 'fresh weights, strong views' FixMatch --long-n-labels 25",
+        "an hour on 2 cores"),
     Run("photographs-cpu.json", "CIFAR-10 from learned views, on a part of the images",
         "photographs.py", "20 minutes on one core"),
     Run("speed.json", "Speed and memory", "speed.py", "20 minutes on 2 cores"),

@@ -102,9 +102,10 @@ def mmd_init_(module: nn.Module, data: Any, **params: Any) -> list[dict[str, flo
     afterwards they are as before. Two calls with one seed then learn the same weights, unless
     ``persistent_workers=True`` keeps the random state of workers.
 
-    In a block of :class:`torch.autocast` for the device of training, with bfloat16, the module
-    computes in that precision. Losses and weights stay in float32. TF32, the settings of cuDNN and
-    the memory format of the module stay as they are. ``MMDInitializer.fit`` ignores autocast.
+    In ``with torch.autocast(device, torch.bfloat16):`` the module computes in bfloat16. It must
+    name the device of training: a block for another one has no effect. Losses and weights stay in
+    float32. TF32, the settings of cuDNN and the memory format of the module stay as they are.
+    ``MMDInitializer.fit`` always computes in float32.
 
     The module is inspected on the first 2,048 examples, or on fewer if they are large. The scale
     of the data is measured on them too. With a coherence, ``max_iter="auto"`` also works for a

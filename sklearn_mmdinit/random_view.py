@@ -33,16 +33,17 @@ class RandomView(BaseEstimator):
     Parameters
     ----------
     least_area : float, default=0.2
-        Smallest part, as a share of the area of the image, above 0 and at most 1. The share is
-        drawn uniformly from `least_area` to 1. The ratio of width to height is that of the image
-        times a factor from 3/4 to 4/3. A part never exceeds the image, so some parts are smaller
-        than drawn.
+        The area of a part, as a share of the image, is drawn uniformly from `least_area` to 1. It
+        is above 0. The ratio of width to height is that of the image times a factor from 3/4 to
+        4/3. Where the part would be wider or higher than the image it is cut: even with 1 some
+        parts have only 87 % of the area.
     color : float, default=0.4
         Brightness and contrast change by up to this share, from 0 to 1, and saturation by up to
         half of it. The hue turns by up to ``color / 4`` of a full turn: 36 degrees by default. One
-        image in five keeps its colours. With 0 all images do.
+        image in five keeps all four as they are; with 0 every image does.
     gray : float, default=0.2
-        Probability that an image becomes grey, from 0 to 1.
+        Probability that an image becomes grey, from 0 to 1. Set it and `color` to 0 where colours
+        tell the classes apart.
 
     See Also
     --------
@@ -52,8 +53,8 @@ class RandomView(BaseEstimator):
     Notes
     -----
     Random numbers come from PyTorch's global generators. ``mmd_init_`` seeds them in each step, and
-    restores them. On a GPU only the first images are checked to be from 0 to 1, because reading
-    values waits for the GPU.
+    restores them. On a GPU only the images of the first call are checked to be from 0 to 1,
+    because reading values waits for the GPU. Standardize inside the network, after the views.
 
     References
     ----------
