@@ -1,10 +1,11 @@
 """Claim: a start learned on random views of unlabelled photographs makes few labels go far.
 
 Without a label ``mmd_init_`` learns the weights of a ResNet from two random views of each image of
-CIFAR-10. N labels of each class are then used in four ways: by logistic regression and label
-spreading on its features, by fine-tuning, and by a student of the spread labels. NT-Xent, FixMatch
-and fresh weights on the same views have the same network and train for the same seconds. Methods
-that take long run on the first draw and with some N alone.
+CIFAR-10. N labels of each class are then used in five ways: by logistic regression and label
+spreading on its features, by fine-tuning, by a student of the spread labels, and by FixMatch, whose
+student labels its own images. NT-Xent, and from fresh weights FixMatch and strong views, have the
+same network and train for the same seconds. Methods that take long run on the first draw and with
+some N alone.
 
 Run the preset for a CPU (ten minutes on two cores, on a part of the images), the one of an hour (on
 two cores, on all images), or that for a GPU (about an hour of one H100; each part by itself, since

@@ -117,8 +117,8 @@ def test_a_training_ends_after_its_steps_or_seconds():
 
 TINY = (
     "--images 120 --test-images 60 --width 4 --stride 2 --epochs 8 --pairs 30 --perturbations 2 "
-    "--steps 4 --student-epochs 1 --n-labels 1 2 --long-n-labels 2 --draws 2 --seconds 0.1 "
-    "--device cpu"
+    "--steps 4 --student-epochs 1 --fixmatch-steps 2 --n-labels 1 2 --long-n-labels 2 "
+    "--draws 2 --seconds 0.1 --device cpu"
 )
 FEW = ["views: *", "*: logistic", "fresh*", "FixMatch"]
 
