@@ -584,9 +584,14 @@ def test_running_statistics_become_those_of_the_data(norms):
     walks = Coherence(n_neighbors=3, batch_size=40) if norms[1:] else None
     init = small(net, hidden_layer="2", coherence=walks, batch_size=40, max_iter=100)
     X = torch.from_numpy(rows(40))
-    module = init.set_params(learning_rate_init=1e-6).fit(X).to_module()
-    with torch.no_grad():
-        assert float((module.eval()(X) - module.train()(X)).abs().max()) < 0.5
+
+    @torch.no_grad()
+    def change(module):
+        return float((module.eval()(X) - module.train()(X)).abs().max())
+
+    # With coherence half of the rows are ends of walks, which prefer rows with many neighbours.
+    learned = init.set_params(learning_rate_init=1e-6).fit(X).to_module()
+    assert change(learned) < change(net) / 3
 
 
 def test_a_spectral_norm_follows_its_weights():
