@@ -78,6 +78,8 @@ class Coherence(BaseEstimator):
         that equals others has one edge to one of them; its other edges lead to rows that differ.
         From 100,000 rows on, ``pynndescent`` (the extra ``neighbors``) does the search where it is
         installed: nearly exactly, and much faster after half a minute of compiling in each process.
+        With 0 there is no graph: a positive pair is one row twice, which `augmentation` changes in
+        two ways. This is for photographs, whose neighbours by pixels rarely share a class.
     n_components : int, None or "auto", default="auto"
         Number of principal components of X in which neighbours are searched. None: all columns.
         "auto": 50, but all columns if all rows have the same length, as embeddings of an encoder
@@ -149,7 +151,7 @@ class Coherence(BaseEstimator):
         "separation": [numbers(0), AUTO],
         "walk_length": [numbers(1, _LONGEST, "both")],
         "batch_size": [integers(2)],
-        "n_neighbors": [integers(1)],
+        "n_neighbors": [integers(0)],
         "n_components": [integers(1), None, AUTO],
         "shared_neighbor_power": [numbers(0)],
     }
@@ -209,8 +211,30 @@ def check_coherence(coherence: Coherence) -> None:
     if augmentation is not None and (isinstance(augmentation, type) or not callable(augmentation)):
         valid = "None, a function of rows and a generator, or a module or function of one tensor"
         raise TypeError(f"augmentation must be {valid}, got {augmentation!r}")
+    if not has_graph(coherence):
+        _check_without_graph(coherence)
     if coherence.embedding is not None:
         _check_embedding(coherence)
+
+
+def has_graph(coherence: Coherence) -> bool:
+    """Whether positive pairs are ends of walks on a graph; else a pair is one row twice."""
+    return coherence.n_neighbors > 0
+
+
+def _check_without_graph(coherence: Coherence) -> None:
+    """Raise a ValueError if the rows of a pair would be equal, or a parameter had no effect."""
+    if coherence.augmentation is None:
+        raise ValueError(
+            "n_neighbors=0 makes each positive pair of one row, and nothing changes it; pass an "
+            "augmentation, such as RandomView() for photographs, or n_neighbors=10"
+        )
+    for name in ("graph", "embedding"):
+        if (value := getattr(coherence, name)) is not None:
+            raise ValueError(
+                f"n_neighbors=0 makes each positive pair of one row, so that {name}={value!r} has "
+                f"no effect; leave {name} out, or pass n_neighbors=10"
+            )
 
 
 def _check_embedding(coherence: Coherence) -> None:

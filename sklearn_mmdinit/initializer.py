@@ -31,6 +31,7 @@ from .coherence import (
     check_coherence,
     coherence_of,
     fit_embedding,
+    has_graph,
     settings_of,
 )
 from .fine_tuning import labels
@@ -792,7 +793,10 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         """Mini-batches of rows X, with positive pairs if there is a coherence."""
         pairs = None
         if coherence is not None:
-            walk = self._walks.of(coherence, self.embedding_, X, self.verbose, for_score=for_score)
+            walk = None
+            if has_graph(coherence):
+                of_rows = coherence, self.embedding_, X, self.verbose
+                walk = self._walks.of(*of_rows, for_score=for_score)
             length = float(coherence.walk_length)
             pairs = PositivePairs(walk, length, seed, coherence.augmentation)
         return RowBatches(X, config.rows_a_step, seed, self._builder.as_examples, pairs)

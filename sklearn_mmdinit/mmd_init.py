@@ -15,7 +15,7 @@ from ._base.environment import torch_device
 from ._base.module_factory import uncompiled
 from ._base.random_streams import seeds_of
 from ._base.validation import check_argument, check_fits_in_memory, inside_another, warn_user
-from .coherence import Coherence, brings_edges, coherence_of
+from .coherence import Coherence, brings_edges, coherence_of, has_graph
 from .initializer import MMDInitializer
 from .theta0 import put_arrays_
 from .training.streams import UNKNOWN, LoaderEpochs, rows_of
@@ -52,11 +52,11 @@ def mmd_init_(module: nn.Module, data: Any, **params: Any) -> list[dict[str, flo
 
         - Without a coherence, a DataLoader or IterableDataset is streamed: each epoch is a pass
           over it, and no row is kept.
-        - With a coherence, it is streamed if it gives two views of each example. The views are the
-          positive pairs.
-        - With a coherence and one view of each example, one pass is read into an array in memory,
-          because positive pairs then come from a graph of all examples. The pass must end. Random
-          augmentations of the loader are drawn only once.
+        - With a coherence, it is streamed if it gives two views of each example, or if
+          ``coherence.n_neighbors`` is 0. The two views, or an example twice, are the positive pair.
+        - With another coherence and one view of each example, one pass is read into an array in
+          memory, because positive pairs then come from a graph of all examples. The pass must end.
+          Random augmentations of the loader are drawn only once.
         - Any other Dataset is read once, in its order, into an array in memory.
     **params : dict
         Parameters of :class:`MMDInitializer`, except those that describe a perceptron. To learn in
@@ -174,7 +174,8 @@ def _read_or_streamed(
         )
     epochs = LoaderEpochs(loader, name, seed, pairs_wanted=coherence is not None)
     is_stream = is_loader or isinstance(data, IterableDataset)
-    if not (is_stream if coherence is None else epochs.has_pairs):
+    for_graph = coherence is not None and not epochs.has_pairs and has_graph(coherence)
+    if for_graph or not (is_stream or epochs.has_pairs):
         return _read(epochs, coherence), None
     if not is_stream:
         raise ValueError(
@@ -226,7 +227,8 @@ def _read(epochs: LoaderEpochs, coherence: Coherence | None) -> np.ndarray:
             if coherence is None:
                 hint = "; pass a DataLoader, which is streamed"
             elif coherence.graph is None and coherence.embedding is None:
-                hint = "; give two views (a, b) of each example: then a DataLoader is streamed"
+                hint = "; a DataLoader that gives two views (a, b) of each example is streamed, "
+                hint += "and any with Coherence(n_neighbors=0, augmentation=...)"
             warn_user(
                 f"data={epochs.name} is read into memory, {_MUCH_MEMORY / 2**30:g} GiB so far{hint}"
             )

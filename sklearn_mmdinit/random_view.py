@@ -68,6 +68,11 @@ class RandomView(BaseEstimator):
     >>> photographs = torch.rand(8, 3, 32, 32)
     >>> RandomView()(photographs).shape
     torch.Size([8, 3, 32, 32])
+
+    Two views of one photograph as a positive pair:
+
+    >>> from sklearn_mmdinit import Coherence
+    >>> coherence = Coherence(n_neighbors=0, augmentation=RandomView())
     """
 
     _parameter_constraints: ClassVar = {

@@ -210,12 +210,15 @@ EMBEDDED = {
     "embedding.*read-only": lambda X: X.__imul__(2.0),
 }
 USELESS = (mm.MMDInitializer(coherence="auto"), make_pipeline(PCA(2), mm.MMDInitializer()))
+WITHOUT_GRAPH = {"n_neighbors": 0, "augmentation": mm.RandomCorruption()}
 NEGATIVE, MISSING = -np.eye(24, k=3), np.eye(24, k=-3) * np.nan
 MASKED = np.ma.masked_equal(np.eye(24, k=1), 0)
 table(
     coherence,
-    *numbers("batch_size n_neighbors", 0, wrong=NOT_INTEGERS),
+    *numbers("batch_size n_neighbors", 0, -1, wrong=NOT_INTEGERS),
     ("n_neighbors", (24,), ValueError),
+    ("embedding", (PCA(2),), ValueError, "n_neighbors=0", WITHOUT_GRAPH),
+    ("graph", (csr_array(np.eye(24, k=1)),), ValueError, "n_neighbors=0", WITHOUT_GRAPH),
     *numbers("weight separation walk_length shared_neighbor_power", NAN, INF, -1),
     ("walk_length", (0.5, 1e9), ValueError),
     ("shared_neighbor_power", (999,), ValueError, {"n_neighbors": 5}),

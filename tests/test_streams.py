@@ -263,6 +263,21 @@ def test_augmentations_change_both_views():
         assert found[0] != unchanged[0]
 
 
+@pytest.mark.parametrize("augmentation", [RandomCorruption(), noisy])
+def test_without_a_graph_an_example_is_paired_with_itself(augmentation):
+    two, one = Coherence(augmentation=augmentation), Coherence(n_neighbors=0, batch_size=16)
+    expected = learned(DataLoader(TensorDataset(IMAGES, IMAGES), 16), coherence=two, gain=1.0)
+    params = {"coherence": one.set_params(augmentation=augmentation), "gain": 1.0}
+    labelled = DataLoader(TensorDataset(IMAGES, torch.zeros(64)), 16)
+    assert_same(learned(labelled, **params), expected)
+    # An array is the same as a stream in its order.
+    seed = int(check_random_state(0).randint(np.iinfo(np.int32).max))
+    stream = Stream(lambda epoch: IMAGES[permutation(seed, epoch, len(X))])
+    assert_same(learned(DataLoader(stream, 16), **params), learned(X, **params))
+    assert stream.n_passes == 2
+    assert_same(learned(TensorDataset(IMAGES), **params), learned(X, **params))
+
+
 class OneNoisyView(Dataset):
     def __len__(self):
         return len(IMAGES)

@@ -30,16 +30,17 @@ _STEPS_AT_A_TIME, _NUMBERS_AT_A_TIME = 100, 1 << 24
 class PositivePairs:
     """Draws positive pairs: a row of a mini-batch, and the row where a random walk from it ends."""
 
-    walk: Walk  # on the graph of the rows
+    walk: Walk | None  # on the graph of the rows; None: each row is the second of its own pair
     mean_length: float  # mean number of edges
     seed: int  # of the draws
     augmentation: Augmentation | None = None  # changes both rows of a pair
 
     def gathered(self, X: np.ndarray, starts: np.ndarray, first_step: int) -> np.ndarray:
         """Rows (n, 2 B, ...) of X for n steps: the rows `starts` (n, B), then the ends of walks."""
-        steps = range(first_step, first_step + len(starts))
-        generators = [generator_of(self.seed, Purpose.WALK, step) for step in steps]
-        ends = self.walk.ends(starts, self.mean_length, generators)
+        steps, ends = range(first_step, first_step + len(starts)), starts
+        if self.walk is not None:
+            generators = [generator_of(self.seed, Purpose.WALK, step) for step in steps]
+            ends = self.walk.ends(starts, self.mean_length, generators)
         rows = X[np.concatenate([starts, ends], axis=1)]
         if self.augmentation is None or takes_tensors(self.augmentation):
             return rows

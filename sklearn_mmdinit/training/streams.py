@@ -287,6 +287,8 @@ class StreamBatches:
     def _examples(self, views: Any, step: int, device: torch.device) -> torch.Tensor:
         """A mini-batch on the device, augmented, in the type that the module takes."""
         augmentation = self.augmentation
+        if self.config.coherence is not None and len(views) == 1:
+            views = [*views, *views]  # a pair is one example twice
         if augmentation is not None and not takes_tensors(augmentation):
             rows = array_of(torch.cat(views))
             rng = generator_of(self.seed, Purpose.AUGMENTATION, step)
