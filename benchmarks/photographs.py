@@ -1,11 +1,11 @@
 """Claim: a start learned on random views of unlabelled photographs makes few labels go far.
 
 Without a label ``mmd_init_`` learns the weights of a ResNet from two random views of each image of
-CIFAR-10. N labels of each class are then used in five ways: by logistic regression and label
-spreading on its features, by fine-tuning, by a student of the spread labels, and by FixMatch, whose
-student labels its own images. NT-Xent, and from fresh weights FixMatch and strong views, have the
-same network and train for the same seconds. Methods that take long run on the first draw and with
-some N alone.
+CIFAR-10, or of another set. N labels of each class are then used in five ways: by logistic
+regression and label spreading on its features, by fine-tuning, by a student of the spread labels,
+and by FixMatch, whose student labels its own images. NT-Xent, and from fresh weights FixMatch and
+strong views, have the same network and train for the same seconds. Methods that take long run on
+the first draw and with some N alone.
 
 Run the preset for a CPU (ten minutes on two cores, on a part of the images), the one of an hour (on
 two cores, on all images), or that for a GPU (about an hour of one H100; each part by itself, since
@@ -18,7 +18,9 @@ a command goes on from what it finds)::
     python benchmarks/photographs.py --data-dir data --preset gpu --methods FixMatch --seconds 265
 
 The folder has ``cifar-10-batches-py`` or ``cifar-10-batches-bin`` as published, or
-``cifar-10/train/CLASS`` and ``cifar-10/test/CLASS`` with images; else OpenML is asked.
+``cifar-10/train/CLASS`` and ``cifar-10/test/CLASS`` with images; else OpenML is asked. Photographs
+of your own, all of one size, are in ``NAME/train/CLASS`` and ``NAME/test/CLASS``: pass ``--set
+NAME``.
 """
 
 from collections.abc import Sequence
@@ -28,7 +30,7 @@ from pathlib import Path
 
 import torch
 
-from data.photographs import SETS, load_photographs
+from data.photographs import load_photographs
 from protocol import command
 from protocol.methods import select_names
 from protocol.photographed import (
@@ -53,7 +55,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = command.command_parser(__file__, __doc__)
     add, many = parser.add_argument, [repr(name) for name in METHODS]
     add("--preset", choices=PRESETS, default="cpu", help="default: cpu")
-    add("--set", choices=SETS, default="cifar-10", help="default: cifar-10")
+    add("--set", default="cifar-10", help="a folder of --data-dir, or of three sets the name: "
+        "cifar-10, cifar-100, svhn; default: cifar-10")  # fmt: skip
     add("--methods", nargs="+", default=["*"], help=f"names or patterns of {' '.join(many)}")
     add("--n-labels", nargs="+", type=command.positive, metavar="N", help="labels of each class")
     add("--draws", type=command.positive, help="of labelled images")

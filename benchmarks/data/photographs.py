@@ -1,7 +1,8 @@
-"""Photographs of 32 x 32 pixels in three channels: CIFAR-10, CIFAR-100 and SVHN.
+"""Photographs in three channels: CIFAR-10, CIFAR-100, SVHN, and any folder of images of one size.
 
-:func:`load_photographs` reads the files as first published, which torchvision keeps too, or of
-CIFAR-10 also a folder of images or OpenML. A pickle is opened only if its digest is known.
+:func:`load_photographs` reads the files as first published, which torchvision keeps too, or a
+folder ``train/CLASS`` and ``test/CLASS``. It asks OpenML for CIFAR-10 where it finds neither. A
+pickle is opened only if its digest is known.
 """
 
 import hashlib
@@ -19,7 +20,7 @@ from sklearn.datasets import fetch_openml
 from data.datasets import Report
 
 Part = tuple[np.ndarray, np.ndarray]
-"""Images (n, 3, 32, 32) of bytes and their classes (n,)."""
+"""Images (n, 3, height, width) of bytes and their classes (n,)."""
 
 # Files of the training images and of the test images, with their md5.
 CIFAR_10 = (
@@ -45,7 +46,7 @@ _N_TRAIN = 50_000  # of CIFAR-10 where both parts are in one array
 
 @dataclass(frozen=True, eq=False)
 class Photographs:
-    """Training and test images (n, 3, 32, 32) of bytes, and numbers of their classes."""
+    """Training and test images (n, 3, height, width) of bytes, and numbers of their classes."""
 
     name: str
     X: np.ndarray
@@ -101,13 +102,17 @@ def _of_binaries(folder: Path, files: dict[str, str]) -> Part:
 def _of_images(folder: Path, files: dict[str, str]) -> Part:
     """Of a folder for each class, in the folder of a part."""
     (part,) = files
-    paths = sorted((folder / part).glob("*/*"))
-    _, y = np.unique([path.parent.name for path in paths], return_inverse=True)
-    X = np.empty((len(paths), 3, 32, 32), dtype=np.uint8)
-    for row, path in enumerate(paths):
+    paths, images = sorted((folder / part).glob("*/*")), []
+    for path in paths:
         with Image.open(path) as image:
-            X[row] = np.asarray(image.convert("RGB")).transpose(2, 0, 1)
-    return X, y
+            images.append(np.asarray(image.convert("RGB")).transpose(2, 0, 1))
+        if (shape := images[-1].shape) != images[0].shape:
+            sizes = f"{shape[2]} x {shape[1]} pixels, and others have {images[0].shape[2]} x "
+            raise ValueError(f"{path} has {sizes}{images[0].shape[1]}; resize them to one size")
+    if not images:
+        raise FileNotFoundError(f"there are no images in {folder / part}/CLASS")
+    classes = sorted({path.name for path in folder.glob("*/*") if path.is_dir()})
+    return np.stack(images), np.searchsorted(classes, [path.parent.name for path in paths])
 
 
 Layout = tuple[Callable[[Path, dict[str, str]], Part], tuple[dict[str, str], dict[str, str]]]
@@ -115,18 +120,17 @@ _LAYOUTS: dict[str, dict[str, Layout]] = {
     "cifar-10": {
         "cifar-10-batches-py": (_of_pickles, CIFAR_10),
         "cifar-10-batches-bin": (_of_binaries, CIFAR_10),
-        "cifar-10": (_of_images, ({"train": ""}, {"test": ""})),
     },
     "cifar-100": {"cifar-100-python": (_of_pickles, CIFAR_100)},
     "svhn": {"svhn": (_of_matlab, SVHN)},
 }
 """Of each set the folders in which it may be, how one is read, and the files of its two parts."""
-SETS = tuple(_LAYOUTS)
+_OF_IMAGES: Layout = _of_images, ({"train": ""}, {"test": ""})
 
 
 def load_photographs(name: str, data_dir: Path | None, report: Report) -> Photographs:
     """Load a set; RuntimeError where no source has it."""
-    layouts, source = _LAYOUTS[name], "fetch_openml"
+    layouts, source = {name: _OF_IMAGES} | _LAYOUTS.get(name, {}), "fetch_openml"
     try:
         for folder, (read, files) in layouts.items():
             if data_dir is not None and (path := data_dir.expanduser() / folder).is_dir():

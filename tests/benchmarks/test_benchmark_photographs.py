@@ -53,8 +53,29 @@ def test_a_file_of_another_digest_is_not_opened(name, file, tmp_path):
 
 
 def test_a_set_that_is_nowhere_names_the_folder_that_is_needed(tmp_path):
-    with pytest.raises(RuntimeError, match="name a folder that holds cifar-100-python with --data"):
+    hint = "name a folder that holds cifar-100 or cifar-100-python with --data"
+    with pytest.raises(RuntimeError, match=hint):
         load_photographs("cifar-100", tmp_path, print)
+
+
+def test_a_folder_of_images_of_one_size_is_a_set(tmp_path):
+    files = {"train/b/1": 3, "train/a/1": 1, "train/c/1": 5, "test/c/1": 2, "test/b/1": 4}
+    for name, value in files.items():
+        path = tmp_path / "mine" / f"{name}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (6, 4), (value, 0, 0)).save(path)
+    data = load_photographs("mine", tmp_path, print)
+    assert data.X.shape == (3, 3, 4, 6)
+    assert data.X[:, 0, 0, 0].tolist() == [1, 3, 5]
+    assert data.y.tolist() == [0, 1, 2]
+    # A class that the test images lack does not change the numbers of the others.
+    assert data.X_test[:, 0, 0, 0].tolist() == [4, 2]
+    assert data.y_test.tolist() == [1, 2]
+    Image.new("RGB", (6, 5)).save(tmp_path / "mine/test/c/2.png")
+    with pytest.raises(RuntimeError, match=r"2\.png has 6 x 5 pixels, and others have 6 x 4; resize"):
+        load_photographs("mine", tmp_path, print)
+    with pytest.raises(RuntimeError, match="other: it is in no folder that was named"):
+        load_photographs("other", tmp_path, print)
 
 
 # Pairs
