@@ -72,7 +72,8 @@ def test_a_folder_of_images_of_one_size_is_a_set(tmp_path):
     assert data.X_test[:, 0, 0, 0].tolist() == [4, 2]
     assert data.y_test.tolist() == [1, 2]
     Image.new("RGB", (6, 5)).save(tmp_path / "mine/test/c/2.png")
-    with pytest.raises(RuntimeError, match=r"2\.png has 6 x 5 pixels, and others have 6 x 4; resize"):
+    words = r"2\.png has 6 x 5 pixels, and others have 6 x 4; resize"
+    with pytest.raises(RuntimeError, match=words):
         load_photographs("mine", tmp_path, print)
     with pytest.raises(RuntimeError, match="other: it is in no folder that was named"):
         load_photographs("other", tmp_path, print)
