@@ -3,9 +3,9 @@
 Without a label ``mmd_init_`` learns the weights of a ResNet from two random views of each image of
 CIFAR-10, or of another set. N labels of each class are then used in five ways: by logistic
 regression and label spreading on its features, by fine-tuning, by a student of the spread labels,
-and by FixMatch, whose student labels its own images. NT-Xent, and from fresh weights FixMatch and
-strong views, have the same network and train for the same seconds. Methods that take long run on
-the first draw and with some N alone.
+and by FixMatch, which labels images itself. Rivals have the same network and the same seconds:
+NT-Xent, and from fresh weights FixMatch and strong views. Methods that take long run on the first
+draw and with some N alone.
 
 Run the preset for a CPU (ten minutes on two cores, on a part of the images), the one of an hour (on
 two cores, on all images), or that for a GPU (about an hour of one H100; each part by itself, since
@@ -87,6 +87,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             verbose=0 if options.quiet else "auto",
             report=say,
         )
+        bench.labelled_rows(max(options.n_labels), 0)  # raises before anything is learned
         cells = [
             (name, n, draw)
             for draw in range(options.draws)

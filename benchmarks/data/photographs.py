@@ -111,8 +111,11 @@ def _of_images(folder: Path, files: dict[str, str]) -> Part:
             raise ValueError(f"{path} has {sizes}{images[0].shape[1]}; resize them to one size")
     if not images:
         raise FileNotFoundError(f"there are no images in {folder / part}/CLASS")
-    classes = sorted({path.name for path in folder.glob("*/*") if path.is_dir()})
-    return np.stack(images), np.searchsorted(classes, [path.parent.name for path in paths])
+    classes = np.unique([path.parent.name for path in folder.glob("train/*/*")])
+    names = np.array([path.parent.name for path in paths])
+    if len(others := np.setdiff1d(names, classes)):
+        raise ValueError(f"{folder / 'train'} has no images of the class {others[0]}")
+    return np.stack(images), np.searchsorted(classes, names)
 
 
 Layout = tuple[Callable[[Path, dict[str, str]], Part], tuple[dict[str, str], dict[str, str]]]
@@ -129,8 +132,10 @@ _OF_IMAGES: Layout = _of_images, ({"train": ""}, {"test": ""})
 
 
 def load_photographs(name: str, data_dir: Path | None, report: Report) -> Photographs:
-    """Load a set; RuntimeError where no source has it."""
-    layouts, source = {name: _OF_IMAGES} | _LAYOUTS.get(name, {}), "fetch_openml"
+    """Load a set; RuntimeError where no source has it whole."""
+    layouts, source = dict(_LAYOUTS.get(name, {})), "fetch_openml"
+    layouts.setdefault(name, _OF_IMAGES)
+    hint = ""
     try:
         for folder, (read, files) in layouts.items():
             if data_dir is not None and (path := data_dir.expanduser() / folder).is_dir():
@@ -138,6 +143,7 @@ def load_photographs(name: str, data_dir: Path | None, report: Report) -> Photog
                 source = f"the folder {folder}"
                 break
         else:
+            hint = f"; name a folder that holds {' or '.join(layouts)} with --data-dir"
             if name != "cifar-10":
                 raise FileNotFoundError("it is in no folder that was named")
             report("cifar-10: asking fetch_openml, this may take some minutes")
@@ -145,6 +151,5 @@ def load_photographs(name: str, data_dir: Path | None, report: Report) -> Photog
             X, y = X.astype(np.uint8).reshape(-1, 3, 32, 32), y.astype(np.int64)
             X, X_test, y, y_test = X[:_N_TRAIN], X[_N_TRAIN:], y[:_N_TRAIN], y[_N_TRAIN:]
     except (OSError, ValueError) as error:
-        hint = f"name a folder that holds {' or '.join(layouts)} with --data-dir"
-        raise RuntimeError(f"{name}: {error}; {hint}") from error
+        raise RuntimeError(f"{name}: {error}{hint}") from error
     return Photographs(name, X, y.astype(np.int64), X_test, y_test.astype(np.int64), source)

@@ -105,6 +105,8 @@ class Bench:
         some = rng.permutation(len(whole.y))[: setting.images]
         test = rng.permutation(len(whole.y_test))[: setting.test_images]
         X, y, X_test, y_test = whole.X[some], whole.y[some], whole.X_test[test], whole.y_test[test]
+        if len(X) < max(setting.pairs, 7):  # FixMatch has at least seven images a step
+            raise ValueError(f"a step takes more than the {len(X)} images; pass a smaller --pairs")
         self.data = replace(whole, X=X, y=y, X_test=X_test, y_test=y_test)
         self.X, self.X_test = (torch.from_numpy(images).to(device) for images in (X, X_test))
         self.view = RandomView()
@@ -120,6 +122,12 @@ class Bench:
 
     def labelled_rows(self, n_labels: int, draw: int) -> np.ndarray:
         """Rows of N images of each class; fewer are part of more."""
+        counts = np.bincount(self.data.y, minlength=int(self.data.y_test.max()) + 1)
+        if (fewest := int(counts.min())) < n_labels:
+            raise ValueError(
+                f"class {counts.argmin()} has {fewest} training images, and N is {n_labels}; pass "
+                "a smaller --n-labels"
+            )
         order = np.random.default_rng(seed_of(self.seed, draw)).permutation(len(self.data.y))
         of_classes = (order[self.data.y[order] == c][:n_labels] for c in range(self.data.n_classes))
         return np.concatenate([*of_classes])

@@ -53,7 +53,7 @@ def test_a_file_of_another_digest_is_not_opened(name, file, tmp_path):
 
 
 def test_a_set_that_is_nowhere_names_the_folder_that_is_needed(tmp_path):
-    hint = "name a folder that holds cifar-100 or cifar-100-python with --data"
+    hint = "name a folder that holds cifar-100-python or cifar-100 with --data"
     with pytest.raises(RuntimeError, match=hint):
         load_photographs("cifar-100", tmp_path, print)
 
@@ -71,6 +71,14 @@ def test_a_folder_of_images_of_one_size_is_a_set(tmp_path):
     # A class that the test images lack does not change the numbers of the others.
     assert data.X_test[:, 0, 0, 0].tolist() == [4, 2]
     assert data.y_test.tolist() == [1, 2]
+    with pytest.raises(ValueError, match="more than the 3 images; pass a smaller --pairs"):
+        photographs.Bench(data, SETTING, photographs.Log(tmp_path / "log"))
+    path = tmp_path / "mine/test/d"
+    path.mkdir()
+    Image.new("RGB", (6, 4)).save(path / "1.png")
+    with pytest.raises(RuntimeError, match=r"train has no images of the class d$"):
+        load_photographs("mine", tmp_path, print)
+    (path / "1.png").unlink()
     Image.new("RGB", (6, 5)).save(tmp_path / "mine/test/c/2.png")
     words = r"2\.png has 6 x 5 pixels, and others have 6 x 4; resize"
     with pytest.raises(RuntimeError, match=words):
@@ -142,6 +150,7 @@ TINY = (
     "--steps 4 --student-epochs 1 --fixmatch-steps 2 --n-labels 1 2 --long-n-labels 2 "
     "--draws 2 --seconds 0.1 --device cpu"
 )
+SETTING = photographs.Setting(120, 60, 4, 1, 1, 40, 2, 4, 1, 1)
 FEW = ["views: *", "*: logistic", "fresh*", "FixMatch"]
 
 
@@ -201,12 +210,13 @@ def test_a_rival_without_a_time_is_refused(folder, tmp_path, capsys):
 
 def test_draws_have_each_class_and_fewer_labels_are_part_of_more(folder, tmp_path):
     data = load_photographs("cifar-10", folder, print)
-    setting = photographs.Setting(120, 60, 4, 1, 1, 40, 2, 4, 1, 1)
-    bench = photographs.Bench(data, setting, photographs.Log(tmp_path / "log"))
+    bench = photographs.Bench(data, SETTING, photographs.Log(tmp_path / "log"))
     few, more, other = (bench.labelled_rows(n, draw) for n, draw in ((2, 0), (5, 0), (5, 1)))
     assert set(few) < set(more) != set(other)
     assert np.bincount(bench.data.y[more]).tolist() == [5, 5, 5]
     assert as_floats(bench.X).max() <= 1.0
+    with pytest.raises(ValueError, match="class 0 has 40 training images, and N is 41"):
+        bench.labelled_rows(41, 0)
 
 
 def test_tables_by_hand():
