@@ -29,6 +29,7 @@ from ._base.validation import (
     is_auto,
     numbers,
     repr_without_address,
+    shortened,
 )
 from .graph.edges import check_graph, is_matrix, neighbor_graph, on_read_only, seed_
 from .graph.neighbors import count_distinct
@@ -51,7 +52,8 @@ class Coherence(BaseEstimator):
     predictions over the whole simplex. This term compares inputs. If the last layer is perturbed,
     predictions of neighbouring inputs should move together, and those of unrelated inputs should
     move without correlation. Let C be the exact correlation of these moves, and :math:`i \to i^+` a
-    random walk on the nearest-neighbour graph of the unlabelled rows. The term is
+    random walk on the nearest-neighbour graph of the unlabelled rows, or a second view of the row
+    (see `n_neighbors`). The term is
 
     .. math:: L_{coh} = 1 - E_i [C_{i i^+}] + \rho \, E_{i \not\sim j} [C_{ij}^2].
 
@@ -79,7 +81,9 @@ class Coherence(BaseEstimator):
         From 100,000 rows on, ``pynndescent`` (the extra ``neighbors``) does the search where it is
         installed: nearly exactly, and much faster after half a minute of compiling in each process.
         With 0 there is no graph: a positive pair is one row twice, which `augmentation` changes in
-        two ways. This is for photographs, whose neighbours by pixels rarely share a class.
+        two ways. This is for photographs, whose neighbours by pixels rarely share a class. Then
+        `graph` and `embedding` must be None, and the other parameters of graph and walks have no
+        effect.
     n_components : int, None or "auto", default="auto"
         Number of principal components of X in which neighbours are searched. None: all columns.
         "auto": 50, but all columns if all rows have the same length, as embeddings of an encoder
@@ -223,11 +227,12 @@ def has_graph(coherence: Coherence) -> bool:
 
 
 def _check_without_graph(coherence: Coherence) -> None:
-    """Raise a ValueError if the rows of a pair would be equal, or a parameter had no effect."""
+    """Raise a ValueError if nothing changes the row of a pair, or something else chooses pairs."""
     if coherence.augmentation is None:
         raise ValueError(
-            "n_neighbors=0 makes each positive pair of one row, and nothing changes it; pass an "
-            "augmentation, such as RandomView() for photographs, or n_neighbors=10"
+            "n_neighbors=0 makes each positive pair of one row, and nothing changes it: pass an "
+            "augmentation, such as RandomView() for photographs. Leave n_neighbors out if a loader "
+            "gives two views, or if pairs are to be neighbours"
         )
     for name in ("graph", "embedding"):
         if (value := getattr(coherence, name)) is not None:
@@ -309,11 +314,19 @@ def check_augmentation(
     augmentation = coherence.augmentation
     if augmentation is None:
         return
-    rows = X[np.arange(2 * min(coherence.batch_size, len(X))) % len(X)]
+    rows = X[np.tile(np.arange(min(coherence.batch_size, len(X))), 2)]
     if takes_tensors(augmentation):
-        augmented_on_device(augmentation, as_examples(rows).to(device), 0, 0, check_values=True)
+        examples = as_examples(rows).to(device)
+        changed = augmented_on_device(augmentation, examples, 0, 0, check_values=True).cpu()
     else:
-        augmented(augmentation, rows, generator_of(0, Purpose.AUGMENTATION, 0))
+        rng = generator_of(0, Purpose.AUGMENTATION, 0)
+        changed = torch.from_numpy(augmented(augmentation, rows, rng))
+    if not has_graph(coherence) and torch.equal(*changed.chunk(2)):
+        raise ValueError(
+            f"augmentation={shortened(repr(augmentation))} changes both rows of a pair alike, and "
+            "with n_neighbors=0 they are one row, so that there is nothing to learn: draw at "
+            "random in each call, and leave a module in training mode"
+        )
 
 
 def fit_embedding(coherence: Coherence, X: np.ndarray, seed: int) -> Any:

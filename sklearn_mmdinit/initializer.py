@@ -185,7 +185,8 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         step takes one or two seconds on two cores. With a coherence it also sets
         ``Coherence(separation="auto")``.
     coherence : None, "auto" or Coherence, default=None
-        A fourth term that makes functions near theta0 smooth on the nearest-neighbour graph of X.
+        A fourth term that makes functions near theta0 alike for neighbours in X, or for two views
+        of a row.
         "auto" stands for ``Coherence()``, with fewer neighbours if X has few distinct rows. None is
         the paper's loss.
     max_iter : int or "auto", default="auto"
@@ -903,9 +904,9 @@ def _warn_if_an_epoch_is_short(config: Config, n_rows: int) -> None:
     if n_steps < config.fewest_steps:
         warn_user(
             f"an epoch of these {n_rows:,} rows has {n_steps} steps, but coherence needs at least "
-            f"{config.fewest_steps}, and the graph of each partial_fit holds only the rows of that "
-            "call. For rows that arrive over time use warm_start=True and call fit, on all rows so "
-            "far or on the new ones. To train epoch by epoch, set max_iter to the number of epochs",
+            f"{config.fewest_steps}. For rows that arrive over time use warm_start=True and fit, "
+            "on all rows so far or on the new ones: a partial_fit looks for neighbours only among "
+            "its own rows. To train epoch by epoch, set max_iter to the number of epochs",
             ConvergenceWarning,
         )
 

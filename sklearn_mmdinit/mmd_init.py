@@ -224,18 +224,21 @@ def _read(epochs: LoaderEpochs, coherence: Coherence | None) -> np.ndarray:
         before, n_bytes = n_bytes, n_bytes + parts[-1].nbytes
         if before < _MUCH_MEMORY <= n_bytes:
             hint = ""
-            if coherence is None:
+            if coherence is None or not has_graph(coherence):
                 hint = "; pass a DataLoader, which is streamed"
             elif coherence.graph is None and coherence.embedding is None:
-                hint = "; a DataLoader that gives two views (a, b) of each example is streamed, "
-                hint += "and any with Coherence(n_neighbors=0, augmentation=...)"
+                hint = "; a DataLoader is streamed if it gives two views (a, b) of each example, "
+                hint += "or with Coherence(n_neighbors=0, augmentation=...)"
             warn_user(
                 f"data={epochs.name} is read into memory, {_MUCH_MEMORY / 2**30:g} GiB so far{hint}"
             )
     if coherence is not None and epochs.examples_change():
+        instead = "give examples without augmentation, and pass it as Coherence(augmentation=...)"
+        if not has_graph(coherence):
+            instead = "pass a DataLoader, which reads the examples in each epoch"
         warn_user(
             f"data={epochs.name} draws an augmentation, but gives one view of each example: with "
-            "coherence each example is read once, so that its augmentation is drawn once; give "
-            "examples without augmentation, and pass it as Coherence(augmentation=augment)"
+            "coherence each example is read once, so that its augmentation is drawn once; "
+            f"{instead}"
         )
     return np.concatenate(parts)

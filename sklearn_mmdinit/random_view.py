@@ -26,8 +26,8 @@ _ROUNDING = 1e-3
 class RandomView(BaseEstimator):
     """Random views of photographs, much like those of SimCLR, for ``Coherence(augmentation=)``.
 
-    A random part of each image is enlarged to the size of the image. Some images are mirrored, left
-    to right. Then brightness, contrast, saturation and hue change, and some images become grey.
+    A random part of each image is enlarged to the size of the image. About half of the images are
+    mirrored. Then brightness, contrast, saturation and hue change, and some images become grey.
     Each image gets its own amounts, as in SimCLR [1]_. All is computed on the device of the images.
 
     Parameters
@@ -37,9 +37,9 @@ class RandomView(BaseEstimator):
         is above 0. The ratio of width to height is that of the image times a factor from 3/4 to
         4/3. Where the part would be wider or higher than the image it is cut: even with 1 some
         parts have only 87 % of the area.
-    mirror : float, default=0.5
-        Probability that an image is mirrored, from 0 to 1. Set it to 0 where left and right tell
-        the classes apart, as in letters and digits.
+    mirror : bool, default=True
+        Whether half of the images are mirrored, left to right. Set it to False where left and right
+        tell the classes apart, as in letters and digits.
     color : float, default=0.4
         Brightness and contrast change by up to this share, from 0 to 1, and saturation by up to
         half of it. The hue turns by up to ``color / 4`` of a full turn: 36 degrees by default. One
@@ -80,7 +80,7 @@ class RandomView(BaseEstimator):
 
     _parameter_constraints: ClassVar = {
         "least_area": [numbers(0, 1, "right")],
-        "mirror": [numbers(0, 1, "both")],
+        "mirror": ["boolean"],
         "color": [numbers(0, 1, "both")],
         "gray": [numbers(0, 1, "both")],
     }
@@ -89,7 +89,7 @@ class RandomView(BaseEstimator):
         self,
         *,
         least_area: float = 0.2,
-        mirror: float = 0.5,
+        mirror: bool = True,
         color: float = 0.4,
         gray: float = 0.2,
     ) -> None:
@@ -140,14 +140,14 @@ def _happens(images: torch.Tensor, probability: float) -> torch.Tensor:
     return (_uniform(images, 0.0, 1.0) < probability).to(images.dtype)
 
 
-def _random_parts(images: torch.Tensor, least_area: float, mirror: float) -> torch.Tensor:
-    """A part of each image, enlarged to its size; some are mirrored."""
+def _random_parts(images: torch.Tensor, least_area: float, mirror: bool) -> torch.Tensor:
+    """A part of each image, enlarged to its size; half of them mirrored."""
     largest = math.log(_LARGEST_RATIO)
     area = _uniform(images, least_area, 1.0).flatten()
     ratio = _uniform(images, -largest, largest).flatten().exp()
     width, height = (area * ratio).sqrt().clamp(max=1.0), (area / ratio).sqrt().clamp(max=1.0)
     maps = torch.zeros(len(images), 2, 3, dtype=images.dtype, device=images.device)
-    maps[:, 0, 0] = width * (1.0 - 2.0 * _happens(images, mirror).flatten())
+    maps[:, 0, 0] = width * (1.0 - 2.0 * _happens(images, 0.5 if mirror else 0.0).flatten())
     maps[:, 1, 1] = height
     maps[:, 0, 2] = _uniform(images, -1.0, 1.0).flatten() * (1.0 - width)
     maps[:, 1, 2] = _uniform(images, -1.0, 1.0).flatten() * (1.0 - height)

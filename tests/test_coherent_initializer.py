@@ -71,6 +71,21 @@ def test_history_and_its_loss_know_the_term(X):
         assert record["loss"] == pytest.approx(expected, rel=1e-5)
 
 
+def test_pairs_of_one_row_need_no_graph(X):
+    def noise(rows, rng):
+        return rows + 0.3 * rng.normal(size=rows.shape)
+
+    pairs = Coherence(n_neighbors=0, batch_size=40, separation=1.0, augmentation=noise)
+    init = small(pairs, max_iter="auto", **ALONE).fit(X)
+    assert init.history_[-1]["coherence"] < 0.6 * init.history_[0]["coherence"]
+    assert init.score(X) == init.score(X)
+    assert np.isfinite(init.score(X[:2]))
+    whole, parts = small(pairs).fit(X), small(pairs)
+    for _ in range(3):
+        parts.partial_fit(X)
+    assert_same_fit(whole, parts)
+
+
 # walks and the learning rate
 
 
@@ -175,7 +190,7 @@ def test_epochs_beyond_the_last_one_have_what_is_left_of_the_learning_rate(X):
 
 def test_one_epoch_of_many_steps_has_a_warning_once(X):
     init = small(max_iter="auto")
-    with pytest.warns(ConvergenceWarning, match=r"has 6 steps, but .* 225, .*warm_start=True"):
+    with pytest.warns(ConvergenceWarning, match=r"has 6 steps, but .* 225\. .*warm_start=True"):
         init.partial_fit(X)
     init.partial_fit(X)  # warnings are errors
 

@@ -287,15 +287,15 @@ class StreamBatches:
     def _examples(self, views: Any, step: int, device: torch.device) -> torch.Tensor:
         """A mini-batch on the device, augmented, in the type that the module takes."""
         augmentation = self.augmentation
-        if self.config.coherence is not None and len(views) == 1:
-            views = [*views, *views]  # a pair is one example twice
+        is_twice = self.config.coherence is not None and len(views) == 1  # a pair of one example
         if augmentation is not None and not takes_tensors(augmentation):
-            rows = array_of(torch.cat(views))
+            rows, is_twice = array_of(torch.cat([*views, *views] if is_twice else views)), False
             rng = generator_of(self.seed, Purpose.AUGMENTATION, step)
             changed = augmented(augmentation, rows, rng)
             views, augmentation = [torch.from_numpy(changed)], None
         pinned = device.type == "cuda"
-        batch = torch.cat([view.to(device, non_blocking=pinned) for view in views])
+        parts = [view.to(device, non_blocking=pinned) for view in views]
+        batch = torch.cat(parts + parts if is_twice else parts)
         stay_integers = self.integers and not batch.is_floating_point()
         batch = batch.to(torch.int64 if stay_integers else torch.float32)
         if augmentation is None:
