@@ -30,6 +30,7 @@ from ._base.validation import (
     numbers,
     repr_without_address,
     shortened,
+    warn_user,
 )
 from .graph.edges import check_graph, is_matrix, neighbor_graph, on_read_only, seed_
 from .graph.neighbors import count_distinct
@@ -214,7 +215,8 @@ def check_coherence(coherence: Coherence) -> None:
     augmentation = coherence.augmentation
     if augmentation is not None and (isinstance(augmentation, type) or not callable(augmentation)):
         valid = "None, a function of rows and a generator, or a module or function of one tensor"
-        raise TypeError(f"augmentation must be {valid}, got {augmentation!r}")
+        hint = f"; write {augmentation.__name__}()" if isinstance(augmentation, type) else ""
+        raise TypeError(f"augmentation must be {valid}, got {augmentation!r}{hint}")
     if not has_graph(coherence):
         _check_without_graph(coherence)
     if coherence.embedding is not None:
@@ -326,6 +328,17 @@ def check_augmentation(
             f"augmentation={shortened(repr(augmentation))} changes both rows of a pair alike, and "
             "with n_neighbors=0 they are one row, so that there is nothing to learn: draw at "
             "random in each call, and leave a module in training mode"
+        )
+
+
+def warn_of_pixels(coherence: Coherence, X: np.ndarray) -> None:
+    """Warn if neighbours of photographs (n, 3, height, width) would be searched by their pixels."""
+    chooses = coherence.graph is not None or coherence.embedding is not None
+    if has_graph(coherence) and not chooses and X.ndim == 4 and X.shape[1] == 3:
+        warn_user(
+            f"X of shape {X.shape} looks like photographs, and neighbours by pixels rarely share a "
+            "class there. Coherence(n_neighbors=0, augmentation=RandomView()) pairs two views of "
+            "each instead; or pass an embedding in which neighbours are alike"
         )
 
 

@@ -263,6 +263,8 @@ def isolated_pass(module: nn.Module) -> Iterator[None]:
 def _context_of_pass(module: nn.Module, X: torch.Tensor) -> Iterator[None]:
     shape, name = tuple(X.shape[1:]), qualified_name(module)
     context = f"the module {name} was given examples of shape {shape} and type {X.dtype}"
+    if len(shape) == 3 and shape[2] in (1, 3, 4) and shape[0] not in (1, 3, 4):
+        context += "; convolutions need channels first: X.transpose(0, 3, 1, 2), or permute"
     with add_error_context(context), explained_single_row():
         yield
 
