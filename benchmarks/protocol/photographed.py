@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
 from torch import nn
 from torch.nn.functional import cross_entropy, normalize
 from torch.utils.data import DataLoader
@@ -34,7 +35,8 @@ from sklearn_mmdinit import Coherence, RandomView, mmd_init_
 # To be raised where what is measured changes otherwise than by a parameter.
 FORM = 2
 N_NEIGHBORS, N_VOTERS, N_AT_A_TIME = 10, 20, 1000
-SEPARATION, START_RATE, LABEL_RATE = 8.0, 2e-3, 1e-3
+SEPARATION, START_RATE, LABEL_RATE, FINE_RATE = 8.0, 2e-3, 1e-3, 3e-4
+LOGISTIC_C = 3.0  # of rows of length 1
 SURE = 0.8  # share of the images whose pseudo-labels a student learns
 
 
@@ -280,7 +282,8 @@ def _nearest(X: torch.Tensor, among: torch.Tensor, k: int) -> torch.Tensor:
 
 def _logistic(bench: Bench, made: Made, labelled: np.ndarray) -> np.ndarray:
     X, X_test, y = made.X.cpu().numpy(), made.X_test.cpu().numpy(), bench.data.y[labelled]
-    return rules.logistic(rules.Draw(X[labelled], y, X, X_test, bench.data.n_classes))
+    draw = rules.Draw(X[labelled], y, X, X_test, bench.data.n_classes)
+    return rules.logistic(draw, LOGISTIC_C)
 
 
 def _spread(bench: Bench, made: Made, labelled: np.ndarray) -> np.ndarray:
@@ -296,9 +299,28 @@ def _label_spreading(bench: Bench, made: Made, labelled: np.ndarray) -> np.ndarr
     return scores[made.test_neighbours.cpu().numpy()].sum(axis=1).argmax(axis=1)
 
 
-def _classifier(bench: Bench, body: ResNetBody) -> nn.Module:
+def _classifier(bench: Bench, body: ResNetBody) -> nn.Sequential:
     torch.manual_seed(bench.seed)
     return nn.Sequential(body, nn.Linear(body.n_features, bench.data.n_classes)).to(bench.device)
+
+
+def _with_fitted_layer(bench: Bench, made: Made, labelled: np.ndarray) -> nn.Sequential:
+    """A copy of a start with a last layer that a logistic regression has fitted."""
+    net, rows = _classifier(bench, deepcopy(made.body)), torch.from_numpy(labelled)
+    last: Any = net[1]
+    H = _outputs(made.body, bench.X[rows.to(bench.device)]).cpu()
+    # Features of about 1 / sqrt(their number), as in rows of length 1.
+    mean, scale = H.mean(dim=0), H.std(dim=0).mean() * H.shape[1] ** 0.5
+    model = LogisticRegression(C=LOGISTIC_C, max_iter=1000)
+    model.fit(((H - mean) / scale).numpy(), bench.data.y[labelled])
+    W = torch.from_numpy(model.coef_).float() / scale
+    bias = torch.from_numpy(model.intercept_).float() - W @ mean
+    if len(W) == 1:  # of two classes
+        W, bias = torch.cat([-W, W]) / 2, torch.cat([-bias, bias]) / 2
+    with torch.no_grad():
+        last.weight.copy_(W)
+        last.bias.copy_(bias)
+    return net
 
 
 def _predicted(bench: Bench, net: nn.Module) -> np.ndarray:
@@ -316,26 +338,29 @@ def _draw(
 
 def _trained(
     bench: Bench,
-    body: ResNetBody,
+    net: nn.Module,
     rows: np.ndarray,
     y: np.ndarray,
+    rate: float = LABEL_RATE,
     steps: int = 0,
     label_smoothing: float = 0.0,
 ) -> np.ndarray:
     """Classes of the test images by a network that learns random views of the rows."""
-    net, size = _classifier(bench, body), bench.setting.pairs // 4
+    size = bench.setting.pairs // 4
+    net.train()
 
     def loss() -> torch.Tensor:
         x, labels = _draw(bench, rows, y, size)
         return cross_entropy(net(bench.view(x)), labels, label_smoothing=label_smoothing)
 
-    bench.optimise(net, loss, LABEL_RATE, steps)
+    bench.optimise(net, loss, rate, steps)
     return _predicted(bench, net)
 
 
 def _fine_tuned(bench: Bench, made: Made, labelled: np.ndarray) -> np.ndarray:
-    body = deepcopy(made.body).eval()  # few images have no statistics of their own
-    return _trained(bench, body, labelled, bench.data.y, bench.setting.steps)
+    """First the last layer, by a logistic regression, then all layers."""
+    net = _with_fitted_layer(bench, made, labelled)
+    return _trained(bench, net, labelled, bench.data.y, FINE_RATE, bench.setting.steps)
 
 
 def _student(bench: Bench, made: Made, labelled: np.ndarray) -> np.ndarray:
@@ -346,11 +371,12 @@ def _student(bench: Bench, made: Made, labelled: np.ndarray) -> np.ndarray:
     y[labelled], sure[labelled] = bench.data.y[labelled], 1.0
     rows = np.flatnonzero(sure >= np.quantile(sure, 1.0 - SURE))
     steps = bench.setting.student_epochs * max(len(rows) // (bench.setting.pairs // 4), 1)
-    return _trained(bench, deepcopy(made.body).train(), rows, y, steps, label_smoothing=0.1)
+    net = _classifier(bench, deepcopy(made.body))
+    return _trained(bench, net, rows, y, steps=steps, label_smoothing=0.1)
 
 
 def _fresh(bench: Bench, made: None, labelled: np.ndarray) -> np.ndarray:
-    return _trained(bench, bench.fresh_body(), labelled, bench.data.y)
+    return _trained(bench, _classifier(bench, bench.fresh_body()), labelled, bench.data.y)
 
 
 def _fixmatch(bench: Bench, made: Made | None, labelled: np.ndarray) -> np.ndarray:
@@ -359,10 +385,10 @@ def _fixmatch(bench: Bench, made: Made | None, labelled: np.ndarray) -> np.ndarr
     A step has seven unlabelled images for a labelled one. Strong views have other colours and
     smaller parts.
     """
-    body, steps = bench.fresh_body(), 0
+    net, steps, size = _classifier(bench, bench.fresh_body()), 0, max(bench.setting.pairs // 8, 1)
     if made is not None:
-        body, steps = deepcopy(made.body).train(), bench.setting.fixmatch_steps
-    net, size = _classifier(bench, body), max(bench.setting.pairs // 8, 1)
+        net, steps = _with_fitted_layer(bench, made, labelled), bench.setting.fixmatch_steps
+    net.train()
     weak = RandomView(least_area=0.7, color=0.0, gray=0.0)
     strong = RandomView(color=0.8)
     batches = _endless(bench, 7 * size)
