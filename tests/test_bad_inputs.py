@@ -231,7 +231,7 @@ table(
     ("walk_length", (0.5, 1e9), ValueError),
     ("shared_neighbor_power", (999,), ValueError, {"n_neighbors": 5}),
     ("memory", (Path("cache"),), ValueError),
-    ("augmentation", (mm.RandomAffine,), TypeError),
+    ("augmentation", (mm.RandomAffine,), TypeError, r"augmentation.*write RandomAffine\(\)"),
     ("augmentation", CHANGES, ValueError),
     ("embedding", (PCA, WithoutSetParams()), TypeError),
     ("embedding", USELESS, ValueError),
@@ -434,6 +434,8 @@ for call in (initializer, first_step, FITTED.score, eight, features, classifier(
     table(call, ("X", (TensorDataset(torch.zeros(8, 4)), iter(X)), TypeError, "Dataset"))
     table(call, ("X", {r"dim 3|\(4, 1\)": np.zeros((8, 4, 1))}, ValueError))
 table(in_place, *(("data", *row) for row in ROWS))
+LAST = np.zeros((8, 6, 6, 3), dtype=np.float32)
+table(in_place, ("data", (LAST,), RuntimeError, "channels first"), module=nn.Conv2d(3, 2, 3))
 SPOILT = np.where((np.arange(24) == 5)[:, None] & (np.arange(4) > 1), [0, 0, NAN, INF], X)
 FRAME = pd.DataFrame(SPOILT, columns=[*"abcd"])
 table(

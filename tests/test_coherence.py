@@ -20,7 +20,14 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from torch import nn
 
 from nets import assert_same_fit
-from sklearn_mmdinit import Coherence, MLPClassifier, MMDInitializer, RandomAffine, mmd_init_
+from sklearn_mmdinit import (
+    Coherence,
+    MLPClassifier,
+    MMDInitializer,
+    RandomAffine,
+    RandomView,
+    mmd_init_,
+)
 from sklearn_mmdinit.coherence import WalkCache, fit_embedding
 from sklearn_mmdinit.graph.edges import neighbor_graph
 
@@ -294,3 +301,23 @@ def test_the_inputs_of_pairs_are_tensors_with_draws_of_their_own(X):
 def test_what_changes_tensors_otherwise_is_named(augmentation, kind, match, X):
     with pytest.raises(kind, match=match):
         small(Unfitted(), augmentation).fit(X)
+
+
+def photographs_of(n_neighbors, embedding=None):
+    """Fit a network of photographs; if `n_neighbors` is None, of a loader of two views of each."""
+    images = torch.rand(24, 3, 4, 4, generator=torch.Generator().manual_seed(0))
+    data, others = images, {"n_neighbors": n_neighbors, "embedding": embedding}
+    if n_neighbors is None:
+        views = torch.utils.data.TensorDataset(images, images.flip(3))
+        data, others = torch.utils.data.DataLoader(views, 12), {}
+    coherence = Coherence(**others, augmentation=RandomView(), batch_size=12)
+    net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(16, 2))
+    mmd_init_(net, data, coherence=coherence, max_iter=1, batch_size=4, random_state=0)
+
+
+def test_neighbours_of_photographs_by_pixels_have_a_warning():
+    with pytest.warns(UserWarning, match=r"\(24, 3, 4, 4\) looks like photographs.*n_neighbors=0"):
+        photographs_of(3)
+    photographs_of(3, FunctionTransformer(lambda X: X.mean(axis=(2, 3))))  # warnings are errors
+    photographs_of(0)
+    photographs_of(None)
