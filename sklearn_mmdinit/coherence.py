@@ -59,7 +59,7 @@ class Coherence(BaseEstimator):
     .. math:: L_{coh} = 1 - E_i [C_{i i^+}] + \rho \, E_{i \not\sim j} [C_{ij}^2].
 
     It is added to the paper's loss with the weight :math:`\mu`. It is the spectral contrastive loss
-    [1]_, whose positive pairs are here the two ends of a walk. It is not part of the paper.
+    [1]_, whose positive pairs are here two rows that a walk connects. It is not part of the paper.
 
     Parameters
     ----------
@@ -73,9 +73,10 @@ class Coherence(BaseEstimator):
         Mean number of edges of the walks, from 1 to 10,000. The lengths have a geometric
         distribution.
     batch_size : int, default=256
-        Positive pairs a step, at least 2; capped at n_samples. The paper's terms use
-        only the first row of a pair, and only n pairs: n is the initializer's ``batch_size``. Batch
-        normalization in L_iod uses the mean and variance of all rows.
+        Positive pairs a step, at least 2; capped at n_samples. A step from a DataLoader that is
+        streamed takes one of its mini-batches instead. The paper's terms use the first rows of the
+        first n pairs, where n is the initializer's ``batch_size``. Batch normalization in L_iod
+        uses the mean and variance of all rows.
     n_neighbors : int, default=10
         Edges of each row, which lead to its nearest neighbours. If `n_neighbors` is above 1, a row
         that equals others has one edge to one of them; its other edges lead to rows that differ.

@@ -33,15 +33,15 @@ class RandomView(BaseEstimator):
     Parameters
     ----------
     least_area : float, default=0.2
-        The area of a part, as a share of the image, is drawn uniformly from `least_area` to 1. It
-        is above 0. The ratio of width to height is that of the image times a factor from 3/4 to
-        4/3. Where the part would be wider or higher than the image it is cut: even with 1 some
-        parts have only 87 % of the area.
+        The area of a part, as a share of the image, is drawn uniformly from `least_area` to 1;
+        above 0. The ratio of width to height is that of the image times a factor from 3/4 to 4/3. A
+        part that would be wider or higher than the image is cut, so that with `least_area` = 1 a
+        part may have only 87 % of the area.
     mirror : bool, default=True
         Whether half of the images are mirrored, left to right. Set it to False where left and right
         tell the classes apart, as in letters and digits.
     color : float, default=0.4
-        Brightness and contrast change by up to this share, from 0 to 1, and saturation by up to
+        Largest relative change of brightness and contrast, from 0 to 1. Saturation changes by up to
         half of it. The hue turns by up to ``color / 4`` of a full turn: 36 degrees by default. One
         image in five keeps all four as they are; with 0 every image does.
     gray : float, default=0.2
