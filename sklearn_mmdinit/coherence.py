@@ -17,7 +17,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_memory
 from torch import nn
 
-from ._base.environment import check_float32
+from ._base.environment import array_of, check_float32
 from ._base.random_streams import Purpose, generator_of
 from ._base.validation import (
     AUTO,
@@ -320,11 +320,11 @@ def check_augmentation(
     rows = X[np.tile(np.arange(min(coherence.batch_size, len(X))), 2)]
     if takes_tensors(augmentation):
         examples = as_examples(rows).to(device)
-        changed = augmented_on_device(augmentation, examples, 0, 0, check_values=True).cpu()
+        changed = array_of(augmented_on_device(augmentation, examples, 0, 0, check_values=True))
     else:
-        rng = generator_of(0, Purpose.AUGMENTATION, 0)
-        changed = torch.from_numpy(augmented(augmentation, rows, rng))
-    if not has_graph(coherence) and torch.equal(*changed.chunk(2)):
+        changed = augmented(augmentation, rows, generator_of(0, Purpose.AUGMENTATION, 0))
+    first, second = np.split(changed, 2)
+    if not has_graph(coherence) and np.array_equal(first, second):
         raise ValueError(
             f"augmentation={shortened(repr(augmentation))} changes both rows of a pair alike, and "
             "with n_neighbors=0 they are one row, so that there is nothing to learn: draw at "

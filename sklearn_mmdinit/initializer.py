@@ -187,9 +187,8 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         ``Coherence(separation="auto")``.
     coherence : None, "auto" or Coherence, default=None
         A fourth term that makes functions near theta0 alike for neighbours in X, or for two views
-        of a row.
-        "auto" stands for ``Coherence()``, with fewer neighbours if X has few distinct rows. None is
-        the paper's loss.
+        of a row. "auto" stands for ``Coherence()``, with fewer neighbours if X has few distinct
+        rows. None is the paper's loss.
     max_iter : int or "auto", default="auto"
         Epochs over X. "auto" without coherence: 5. "auto" with coherence: the learning rate stays
         constant until L_coh stops falling. If L_coh is then at most 0.4, the rate stays constant
