@@ -310,7 +310,11 @@ RUNS = (
     Run("photographs-hour.json", "CIFAR-10 from learned views, on all images",
         "photographs.py --preset hour --methods 'views: *' 'views, then neighbours: *' "
         "'NT-Xent: *' 'fresh weights, strong views' FixMatch --long-n-labels 25",
-        "an hour on 2 cores"),
+        "an hour and a half on one core"),
+    Run("photographs-scenes.json", "Scenes from learned views, on a set where nothing was chosen",
+        "photographs.py --set scenes --preset hour --methods 'views: *' 'NT-Xent: *' "
+        "'fresh weights, strong views' FixMatch --long-n-labels 25",
+        "an hour and a half on one core"),
     Run("photographs-cpu.json", "CIFAR-10 from learned views, on a part of the images",
         "photographs.py", "20 minutes on one core"),
     Run("speed.json", "Speed and memory", "speed.py", "20 minutes on 2 cores"),
