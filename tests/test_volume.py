@@ -122,11 +122,19 @@ class Rows(IterableDataset):
 
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore:theta0 hardly distinguishes rows")
-@pytest.mark.parametrize("n_views", [1, 2])
-def test_memory_does_not_grow_with_a_stream(n_views):
+@pytest.mark.parametrize(
+    ("n_views", "coherence"),
+    [
+        (1, None),
+        (2, Coherence()),
+        (1, Coherence(n_neighbors=0, augmentation=nn.Dropout(0.1))),
+    ],
+    ids=["one view", "two views", "one view twice"],
+)
+def test_memory_does_not_grow_with_a_stream(n_views, coherence):
     layers = [nn.AvgPool2d(8), nn.Flatten(), nn.Linear(48, 16), nn.ReLU(), nn.Linear(16, 10)]
     params = {"batch_size": 512, "n_perturbations": 2, "max_iter": 1, "random_state": 0}
-    params |= {"detachment_weight": 0, "coherence": Coherence() if n_views == 2 else None}
+    params |= {"detachment_weight": 0, "coherence": coherence}
     peaks = []
     for n in (2_000, 1_000_000):
         with Peak() as peak:
