@@ -229,6 +229,12 @@ def has_graph(coherence: Coherence) -> bool:
     return coherence.n_neighbors > 0
 
 
+def choices_of_neighbors(coherence: Coherence) -> dict[str, Any]:
+    """The graph and the embedding, by name, those that are given."""
+    both = {"graph": coherence.graph, "embedding": coherence.embedding}
+    return {name: value for name, value in both.items() if value is not None}
+
+
 def _check_without_graph(coherence: Coherence) -> None:
     """Raise a ValueError if nothing changes the row of a pair, or something else chooses pairs."""
     if coherence.augmentation is None:
@@ -237,12 +243,11 @@ def _check_without_graph(coherence: Coherence) -> None:
             "augmentation, such as RandomView() for photographs. Leave n_neighbors out if a loader "
             "gives two views, or if pairs are to be neighbours"
         )
-    for name in ("graph", "embedding"):
-        if (value := getattr(coherence, name)) is not None:
-            raise ValueError(
-                f"n_neighbors=0 makes each positive pair of one row, so that {name}={value!r} has "
-                f"no effect; leave {name} out, or pass n_neighbors=10"
-            )
+    for name, value in choices_of_neighbors(coherence).items():
+        raise ValueError(
+            f"n_neighbors=0 makes each positive pair of one row, so that {name}={value!r} has no "
+            f"effect; leave {name} out, or pass n_neighbors=10"
+        )
 
 
 def _check_embedding(coherence: Coherence) -> None:
@@ -332,17 +337,6 @@ def check_augmentation(
         )
 
 
-def warn_of_pixels(coherence: Coherence, X: np.ndarray) -> None:
-    """Warn if neighbours of photographs (n, 3, height, width) would be searched by their pixels."""
-    chooses = coherence.graph is not None or coherence.embedding is not None
-    if has_graph(coherence) and not chooses and X.ndim == 4 and X.shape[1] == 3:
-        warn_user(
-            f"X of shape {X.shape} looks like photographs, and neighbours by pixels rarely share a "
-            "class there. Coherence(n_neighbors=0, augmentation=RandomView()) pairs two views of "
-            "each instead; or pass an embedding in which neighbours are alike"
-        )
-
-
 def fit_embedding(coherence: Coherence, X: np.ndarray, seed: int) -> Any:
     """The embedding of a checked coherence, fitted to rows X (n, ...), or None."""
     if coherence.embedding is None:
@@ -386,6 +380,13 @@ class WalkCache:
         key = _hash((options, rows))
         walk = dict(self._cached.values()).get(key)
         if walk is None:
+            if X.ndim == 4 and X.shape[1] == 3 and not choices_of_neighbors(coherence):
+                warn_user(
+                    f"X of shape {X.shape} looks like photographs, and neighbours by pixels rarely "
+                    "share a class there. Coherence(n_neighbors=0, augmentation=RandomView()) "
+                    "pairs two views of each instead; or pass an embedding in which neighbours are "
+                    "alike"
+                )
             with add_error_context(f"neighbours were searched in {name}"):
                 edges = neighbor_graph(rows, memory=coherence.memory, verbose=verbose, **options)
                 walk = Walk.on(edges)

@@ -33,7 +33,6 @@ from .coherence import (
     fit_embedding,
     has_graph,
     settings_of,
-    warn_of_pixels,
 )
 from .fine_tuning import labels
 from .losses import logit_correlation
@@ -558,7 +557,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
             settings["autocast"] = str(autocast)
         checkpointer = Checkpointer(path, settings, config.term_names)
         state = checkpointer.first_state(fresh)
-        self._prepare(X, coherence, config, fresh.seed, is_stream=epochs is not None)
+        self._prepare(X, coherence, config, fresh.seed)
         last_epoch = None if config.ends_by_coherence else config.max_iter
         try:
             # Skips `_train` if the checkpoint holds all epochs. But with max_iter=0 `_train` runs:
@@ -753,13 +752,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         return resolve(parameters, coherence, n_rows, n_classes, is_known)
 
     def _prepare(
-        self,
-        X: np.ndarray,
-        coherence: Coherence | None,
-        config: Config,
-        seed: int,
-        *,
-        is_stream: bool = False,
+        self, X: np.ndarray, coherence: Coherence | None, config: Config, seed: int
     ) -> None:
         """Fit the embedding, and store the parameters that partial_fit may not change."""
         self._begun_with = self._unchangeable(coherence, config)
@@ -767,8 +760,6 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         self.embedding_ = None
         if coherence is not None:  # errors of the augmentation come before a long fit
             check_augmentation(coherence, X, self._builder.as_examples, torch_device(self.device))
-            if not is_stream:
-                warn_of_pixels(coherence, X)
             self.embedding_ = fit_embedding(coherence, X, seed)
 
     def _unchangeable(self, coherence: Coherence | None, config: Config) -> dict[str, Any]:

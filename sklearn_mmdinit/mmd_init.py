@@ -15,7 +15,13 @@ from ._base.environment import torch_device
 from ._base.module_factory import uncompiled
 from ._base.random_streams import seeds_of
 from ._base.validation import check_argument, check_fits_in_memory, inside_another, warn_user
-from .coherence import Coherence, brings_edges, coherence_of, has_graph
+from .coherence import (
+    Coherence,
+    brings_edges,
+    choices_of_neighbors,
+    coherence_of,
+    has_graph,
+)
 from .initializer import MMDInitializer
 from .theta0 import put_arrays_
 from .training.streams import UNKNOWN, LoaderEpochs, rows_of
@@ -203,12 +209,11 @@ def _read_or_streamed(
 
 def _copy_for_given_pairs(coherence: Coherence) -> Coherence:
     """A copy; a ValueError if a graph or an embedding of the coherence would choose the pairs."""
-    for name in ("graph", "embedding"):
-        if (value := getattr(coherence, name)) is not None:
-            raise ValueError(
-                f"coherence.{name}={value!r} chooses positive pairs, but data gives two views of "
-                f"each example, which are the pairs: leave {name} out, or give one view"
-            )
+    for name, value in choices_of_neighbors(coherence).items():
+        raise ValueError(
+            f"coherence.{name}={value!r} chooses positive pairs, but data gives two views of each "
+            f"example, which are the pairs: leave {name} out, or give one view"
+        )
     copied: Coherence = clone(coherence)
     return copied
 
@@ -226,7 +231,7 @@ def _read(epochs: LoaderEpochs, coherence: Coherence | None) -> np.ndarray:
             hint = ""
             if coherence is None or not has_graph(coherence):
                 hint = "; pass a DataLoader, which is streamed"
-            elif coherence.graph is None and coherence.embedding is None:
+            elif not choices_of_neighbors(coherence):
                 hint = "; a DataLoader is streamed if it gives two views (a, b) of each example, "
                 hint += "or with Coherence(n_neighbors=0, augmentation=...)"
             warn_user(

@@ -102,13 +102,15 @@ def _of_binaries(folder: Path, files: dict[str, str]) -> Part:
 def _of_images(folder: Path, files: dict[str, str]) -> Part:
     """Of a folder for each class, in the folder of a part."""
     (part,) = files
-    paths, images = sorted((folder / part).glob("*/*")), []
+    paths, images, first = sorted((folder / part).glob("*/*")), [], ""
     for path in paths:
         with Image.open(path) as image:
+            size = "{} x {}".format(*image.size)
+            if size != (first := first or size):
+                raise ValueError(
+                    f"{path} has {size} pixels, and others have {first}; resize them to one size"
+                )
             images.append(np.asarray(image.convert("RGB")).transpose(2, 0, 1))
-        if (shape := images[-1].shape) != images[0].shape:
-            sizes = f"{shape[2]} x {shape[1]} pixels, and others have {images[0].shape[2]} x "
-            raise ValueError(f"{path} has {sizes}{images[0].shape[1]}; resize them to one size")
     if not images:
         raise FileNotFoundError(f"there are no images in {folder / part}/CLASS")
     classes = np.unique([path.parent.name for path in folder.glob("train/*/*")])

@@ -287,15 +287,16 @@ class StreamBatches:
     def _examples(self, views: Any, step: int, device: torch.device) -> torch.Tensor:
         """A mini-batch on the device, augmented, in the type that the module takes."""
         augmentation = self.augmentation
-        is_twice = self.config.coherence is not None and len(views) == 1  # a pair of one example
+        # A pair may be one example twice: that goes to the device once.
+        n_copies = 2 if self.config.coherence is not None and len(views) == 1 else 1
         if augmentation is not None and not takes_tensors(augmentation):
-            rows, is_twice = array_of(torch.cat([*views, *views] if is_twice else views)), False
+            rows = array_of(torch.cat([*views] * n_copies))
             rng = generator_of(self.seed, Purpose.AUGMENTATION, step)
             changed = augmented(augmentation, rows, rng)
-            views, augmentation = [torch.from_numpy(changed)], None
+            views, augmentation, n_copies = [torch.from_numpy(changed)], None, 1
         pinned = device.type == "cuda"
         parts = [view.to(device, non_blocking=pinned) for view in views]
-        batch = torch.cat(parts + parts if is_twice else parts)
+        batch = torch.cat(parts * n_copies)
         stay_integers = self.integers and not batch.is_floating_point()
         batch = batch.to(torch.int64 if stay_integers else torch.float32)
         if augmentation is None:
