@@ -14,25 +14,21 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_array
-from sklearn.utils.validation import check_memory
 from torch import nn
 
 from ._base.environment import array_of, check_float32
 from ._base.random_streams import Purpose, generator_of
 from ._base.validation import (
     AUTO,
-    POSITIVE,
     add_error_context,
     check_parameters,
-    inside_another,
     integers,
     is_auto,
     numbers,
     repr_without_address,
     shortened,
-    warn_user,
 )
-from .graph.edges import check_graph, is_matrix, neighbor_graph, on_read_only, seed_
+from .graph.edges import check_graph, neighbor_graph, on_read_only, seed_
 from .graph.neighbors import count_distinct
 from .graph.walks import Walk
 from .theta0 import arrays_of, theta0_in
@@ -58,13 +54,11 @@ class Coherence(BaseEstimator):
 
     .. math:: L_{coh} = 1 - E_i [C_{i i^+}] + \rho \, E_{i \not\sim j} [C_{ij}^2].
 
-    It is added to the paper's loss with the weight :math:`\mu`. It is the spectral contrastive loss
-    [1]_, whose positive pairs are here two rows that a walk connects. It is not part of the paper.
+    It is the spectral contrastive loss [1]_, whose positive pairs are here two rows that a walk
+    connects. It is not part of the paper, whose terms can be added by their weights.
 
     Parameters
     ----------
-    weight : float, default=16.0
-        :math:`\mu`, the weight of this term in the loss; above 0.
     separation : float or "auto", default="auto"
         :math:`\rho`. A large value separates many small groups of inputs, a small value few large
         ones. "auto": a fifth of the number of classes, but at least 1, if that number is known
@@ -74,9 +68,7 @@ class Coherence(BaseEstimator):
         distribution.
     batch_size : int, default=256
         Positive pairs a step, at least 2; capped at n_samples. A step from a DataLoader that is
-        streamed takes one of its mini-batches instead. The paper's terms use the first rows of the
-        first n pairs, where n is the initializer's ``batch_size``. Batch normalization in L_iod
-        uses the mean and variance of all rows.
+        streamed takes one of its mini-batches instead.
     n_neighbors : int, default=10
         Edges of each row, which lead to its nearest neighbours. If `n_neighbors` is above 1, a row
         that equals others has one edge to one of them; its other edges lead to rows that differ.
@@ -90,17 +82,10 @@ class Coherence(BaseEstimator):
         Number of principal components of X in which neighbours are searched. None: all columns.
         "auto": 50, but all columns if all rows have the same length, as embeddings of an encoder
         often have. The nearest neighbours are then the rows with the largest cosine.
-    shared_neighbor_power : float, default=2.0
-        The weight of an edge is (1 + n) to this power, with n the number of neighbours that its two
-        rows share. Walks then avoid edges between dense regions. With 0 all edges have the same
-        weight.
-    graph : sparse matrix, transformer or None, default=None
-        A graph of your own instead of the search. A matrix (n_samples, n_samples) has similarities
-        of the rows given to ``fit``: not negative, and larger for closer rows. Each row may have a
-        scale of its own. A transformer, such as
-        :class:`sklearn.neighbors.KNeighborsTransformer`, is cloned and fitted. Each entry that its
-        ``fit_transform(X)`` stores is an edge, whatever its value. If its ``random_state`` is
-        None, it gets a fixed seed. The transformer must not change X.
+    graph : sparse matrix or None, default=None
+        A graph of your own instead of the search: similarities (n_samples, n_samples) of the rows
+        given to ``fit``, not negative, and larger for closer rows. Each row may have a scale of its
+        own.
     embedding : transformer or None, default=None
         Neighbours are searched in the output of this transformer. A clone is fitted to the rows
         that ``fit`` gets, as an array without column names; a
@@ -119,8 +104,6 @@ class Coherence(BaseEstimator):
         the device of training, and draws from the global generators, which are seeded in each step
         and restored. It is called once for the first inputs of all pairs, and once for the second
         inputs. So even a transform that draws once in a call changes them differently.
-    memory : None, str or joblib.Memory, default=None
-        Where joblib caches the neighbours, so that the next ``fit`` on these rows need not search.
 
     See Also
     --------
@@ -153,41 +136,33 @@ class Coherence(BaseEstimator):
     """
 
     _parameter_constraints: ClassVar = {
-        "weight": [POSITIVE],
         "separation": [numbers(0), AUTO],
         "walk_length": [numbers(1, _LONGEST, "both")],
         "batch_size": [integers(2)],
         "n_neighbors": [integers(0)],
         "n_components": [integers(1), None, AUTO],
-        "shared_neighbor_power": [numbers(0)],
     }
 
     def __init__(
         self,
-        weight: float = 16.0,
         *,
         separation: float | str = "auto",
         walk_length: float = 40.0,
         batch_size: int = 256,
         n_neighbors: int = 10,
         n_components: int | str | None = "auto",
-        shared_neighbor_power: float = 2.0,
         graph: Any = None,
         embedding: Any = None,
         augmentation: Callable[..., Any] | None = None,
-        memory: Any = None,
     ) -> None:
-        self.weight = weight
         self.separation = separation
         self.walk_length = walk_length
         self.batch_size = batch_size
         self.n_neighbors = n_neighbors
         self.n_components = n_components
-        self.shared_neighbor_power = shared_neighbor_power
         self.graph = graph
         self.embedding = embedding
         self.augmentation = augmentation
-        self.memory = memory
 
 
 def coherence_of(value: Any, X: np.ndarray | None = None) -> Coherence | None:
@@ -205,14 +180,13 @@ def coherence_of(value: Any, X: np.ndarray | None = None) -> Coherence | None:
 
 def brings_edges(coherence: Coherence | None) -> bool:
     """Whether the graph is a matrix. Its row i belongs to row i of X, so nothing may shuffle X."""
-    return coherence is not None and is_matrix(coherence.graph)
+    return coherence is not None and coherence.graph is not None
 
 
 def check_coherence(coherence: Coherence) -> None:
     """Raise an error that names the first parameter that is not valid."""
     check_parameters(coherence)
     check_graph(coherence.graph)
-    check_memory(coherence.memory)
     augmentation = coherence.augmentation
     if augmentation is not None and (isinstance(augmentation, type) or not callable(augmentation)):
         valid = "None, a function of rows and a generator, or a module or function of one tensor"
@@ -343,62 +317,24 @@ def fit_embedding(coherence: Coherence, X: np.ndarray, seed: int) -> Any:
         return None
     embedding = clone(coherence.embedding)
     seed_(embedding, seed)
-    with inside_another():
-        # A FrozenEstimator needs a y.
-        on_read_only(_name(embedding), lambda rows: embedding.fit(rows, None), X)
+    # A FrozenEstimator needs a y.
+    on_read_only(_name(embedding), lambda rows: embedding.fit(rows, None), X)
     return embedding
 
 
-class WalkCache:
-    """Caches the graph of the training rows, and that of the rows scored last.
-
-    A pickle does not contain them.
-    """
-
-    def __init__(self) -> None:
-        self._cached: dict[bool, tuple[str | None, Walk]] = {}  # by `for_score`
-
-    def of(
-        self,
-        coherence: Coherence,
-        embedding: Any,
-        X: np.ndarray,
-        verbose: Any = 0,
-        *,
-        for_score: bool = False,
-    ) -> Walk:
-        """Walks among rows X (n, ...), whose neighbours are searched in a fitted embedding."""
-        name = "X" if embedding is None else f"the output of {_name(embedding)}"
-        rows = X if embedding is None else _embedded(embedding, X, name)
-        rows = rows.reshape(len(X), -1)
-        options = {
-            "n_neighbors": coherence.n_neighbors,
-            "n_components": coherence.n_components,
-            "shared_neighbor_power": coherence.shared_neighbor_power,
-            "graph": coherence.graph,
-        }
-        key = _hash((options, rows))
-        walk = dict(self._cached.values()).get(key)
-        if walk is None:
-            if X.ndim == 4 and X.shape[1] == 3 and not choices_of_neighbors(coherence):
-                warn_user(
-                    f"X of shape {X.shape} looks like photographs, and neighbours by pixels rarely "
-                    "share a class there. Coherence(n_neighbors=0, augmentation=RandomView()) "
-                    "pairs two views of each instead; or pass an embedding in which neighbours are "
-                    "alike"
-                )
-            with add_error_context(f"neighbours were searched in {name}"):
-                edges = neighbor_graph(rows, memory=coherence.memory, verbose=verbose, **options)
-                walk = Walk.on(edges)
-        elif for_score:
-            return walk  # score(X) on the training rows uses their graph
-        if key is not None:
-            # A new dict, because another thread may read the old one.
-            self._cached = self._cached | {for_score: (key, walk)}
-        return walk
-
-    def __reduce__(self) -> Any:
-        return WalkCache, ()  # graphs are as large as the data, and can be searched again
+def walk_on(coherence: Coherence, embedding: Any, X: np.ndarray, verbose: Any = 0) -> Walk:
+    """Walks among rows X (n, ...), whose neighbours are searched in a fitted embedding."""
+    name = "X" if embedding is None else f"the output of {_name(embedding)}"
+    rows = X if embedding is None else _embedded(embedding, X, name)
+    with add_error_context(f"neighbours were searched in {name}"):
+        edges = neighbor_graph(
+            rows.reshape(len(X), -1),
+            n_neighbors=coherence.n_neighbors,
+            n_components=coherence.n_components,
+            graph=coherence.graph,
+            verbose=verbose,
+        )
+        return Walk.on(edges)
 
 
 def _embedded(embedding: Any, X: np.ndarray, name: str) -> np.ndarray:

@@ -8,13 +8,8 @@ from importlib.machinery import ModuleSpec
 import numpy as np
 import pytest
 import torch
-from joblib import Memory
 from scipy.sparse import coo_matrix, csc_array, csr_array, random_array
 from scipy.sparse.csgraph import connected_components
-from sklearn.neighbors import KNeighborsTransformer, RadiusNeighborsTransformer
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, StandardScaler
-from sklearn.random_projection import GaussianRandomProjection
 
 from helpers import threads
 from sklearn_mmdinit.graph.edges import neighbor_graph, weighed_by_shared_neighbors
@@ -273,7 +268,7 @@ FORMS = csr_array, csc_array, coo_matrix, lambda weights: weights.toarray().asty
 @pytest.mark.parametrize("form", FORMS)
 def test_a_matrix_is_taken_as_weights(form):
     weights = some_weights()
-    graph = neighbor_graph(ROWS, graph=form(weights), shared_neighbor_power=2.0)
+    graph = neighbor_graph(ROWS, graph=form(weights))
     assert_clean(graph)
     expected = weights.toarray()
     np.fill_diagonal(expected, 0)
@@ -306,68 +301,6 @@ def test_a_faint_edge_beside_a_strong_one_and_a_faint_row_are_kept():
     np.testing.assert_array_equal(ends_of(Walk.on(graph), [1], 1.0), [2])
 
 
-@pytest.mark.parametrize(
-    "transformer",
-    [
-        KNeighborsTransformer(n_neighbors=4, mode="connectivity"),
-        KNeighborsTransformer(n_neighbors=4, mode="distance"),
-        make_pipeline(StandardScaler(with_std=False), KNeighborsTransformer(n_neighbors=4)),
-    ],
-)
-def test_transformers_of_neighbours_agree_with_the_search(transformer):
-    graph = neighbor_graph(ROWS, graph=transformer)
-    assert_clean(graph)
-    # Of no distance, and joined all the same.
-    pairs = neighbor_graph(np.repeat(ROWS[:30], 2, axis=0), graph=transformer)
-    np.testing.assert_array_equal(pairs[np.arange(60), np.arange(60) ^ 1], 1)
-    k = round(graph.sum() / 60)
-    # "distance" adds the row itself to the neighbours asked for, "connectivity" counts it in.
-    assert k in (3, 4)
-    found = neighbor_graph(ROWS, n_neighbors=k)
-    assert_clean(found)
-    np.testing.assert_array_equal(found.toarray(), graph.toarray())
-
-
-def test_a_transformer_is_cloned_and_seeded_and_any_object_with_fit_transform_will_do():
-    class Ring:
-        def get_params(self, deep=True):  # but no set_params
-            return {"random_state": None}
-
-        def fit_transform(self, X):
-            return csr_array(np.roll(np.eye(len(X)), 1, axis=1) * 0.5)
-
-    graph = neighbor_graph(ROWS, graph=Ring())
-    np.testing.assert_array_equal(graph.toarray(), np.roll(np.eye(60), 1, axis=1))
-    transformer = RadiusNeighborsTransformer(radius=2.0)
-    assert_clean(neighbor_graph(ROWS, graph=transformer))
-    assert not hasattr(transformer, "n_features_in_")
-    drawn = make_pipeline(GaussianRandomProjection(2), KNeighborsTransformer())
-    first, again = (neighbor_graph(ROWS, graph=drawn).toarray() for _ in range(2))
-    np.testing.assert_array_equal(first, again)
-
-
-def test_a_transformer_cannot_change_the_rows():
-    rows = ROWS.copy()
-    scaled = make_pipeline(StandardScaler(copy=False), KNeighborsTransformer())
-    copied = make_pipeline(StandardScaler(), KNeighborsTransformer())
-    graphs = [neighbor_graph(rows, graph=graph).toarray() for graph in (scaled, copied)]
-    np.testing.assert_array_equal(rows, ROWS)
-    np.testing.assert_array_equal(*graphs)
-    doubled = FunctionTransformer(lambda rows: rows.__imul__(2.0))
-    with pytest.raises(ValueError, match=r"(?s)read-only.*graph=Pipeline"):
-        neighbor_graph(rows, graph=make_pipeline(doubled, KNeighborsTransformer()))
-
-
-def test_the_search_is_kept_in_a_memory(tmp_path, capsys):
-    memory = Memory(str(tmp_path), verbose=0)  # of a Path joblib makes another folder
-    first = neighbor_graph(ROWS, memory=memory)
-    again = neighbor_graph(ROWS.copy(), memory=str(tmp_path), verbose=1)
-    np.testing.assert_array_equal(first.toarray(), again.toarray())
-    assert capsys.readouterr() == ("", ""), "no bar, because nothing is searched"
-    neighbor_graph(ROWS, memory=memory, n_neighbors=9, verbose=1)
-    assert "neighbours" in capsys.readouterr().err
-
-
 # Weights by shared neighbours
 
 
@@ -377,15 +310,14 @@ def random_edges(n=60, seed=0):
     return found
 
 
-@pytest.mark.parametrize("power", [0.0, 0.5, 2.0])
-def test_weights_are_those_counted_one_by_one(power):
+def test_weights_are_those_counted_one_by_one():
     found = random_edges()
     graph = csr_array(found * 7.0)
-    whole = weighed_by_shared_neighbors(graph, power)
+    whole = weighed_by_shared_neighbors(graph)
     for i, j in np.ndindex(found.shape):
-        expected = (1 + (found[i] & found[j]).sum()) ** power if found[i, j] else 0.0
+        expected = (1 + (found[i] & found[j]).sum()) ** 2 if found[i, j] else 0.0
         assert whole[i, j] == pytest.approx(expected, rel=1e-6)
-    assert (weighed_by_shared_neighbors(graph, power, block_size=30) != whole).nnz == 0
+    assert (weighed_by_shared_neighbors(graph, block_size=30) != whole).nnz == 0
 
 
 def test_memory_does_not_grow_with_the_square_of_a_hub():
@@ -393,7 +325,7 @@ def test_memory_does_not_grow_with_the_square_of_a_hub():
     hub = csr_array((np.ones(n - 1), (np.arange(1, n), np.zeros(n - 1, dtype=int))), shape=(n, n))
     tracemalloc.start()
     try:
-        weighed_by_shared_neighbors(hub, 2.0)
+        weighed_by_shared_neighbors(hub)
         # 9 million pairs have the hub in common: 108 MB of them.
         assert tracemalloc.get_traced_memory()[1] < 70e6
     finally:
@@ -445,6 +377,20 @@ def test_ends_follow_the_geometric_sum_of_powers(seed, mean_length):
     assert np.all(np.abs(counts - 5_000 * law) <= 6 * deviation + 1)
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_alias_table_has_the_probability_of_each_edge(seed):
+    graph = some_graph(seed)
+    walk = Walk.on(graph)
+    one_step = np.zeros(graph.shape)
+    for row, first in enumerate(walk.first):
+        degree = int(walk.degrees[row])
+        for edge in range(first, first + degree):
+            alias, own = walk.ends_of_edges[2 * edge : 2 * edge + 2]
+            one_step[row, own] += walk.kept[edge] / degree
+            one_step[row, alias] += (1 - walk.kept[edge]) / degree
+    np.testing.assert_allclose(one_step, transitions(graph), rtol=0, atol=1e-12)
+
+
 def test_walks_of_a_call_are_independent():
     """Pairs of walks from one start: the law of the pair is the product."""
     graph = some_graph(1)
@@ -471,7 +417,6 @@ class Fixed:
 
 @pytest.mark.parametrize("uniform", [0.0, 1 - 2.0**-53])
 def test_extreme_draws_stay_in_the_row(uniform):
-    """Thousands of rows: their number plus nearly one is rounded to the next row's number."""
     n = 5_000
     rng = np.random.default_rng(0)
     targets = (np.arange(n)[:, None] + [1, 2, 3]) % n
@@ -479,7 +424,7 @@ def test_extreme_draws_stay_in_the_row(uniform):
         (rng.random(3 * n) + 1e-3, targets.ravel(), np.arange(0, 3 * n + 1, 3)), shape=(n, n)
     )
     steps = (ends_of(Walk.on(graph), np.arange(n), 1, Fixed(uniform)) - np.arange(n)) % n
-    assert set(steps) == {1 if uniform == 0 else 3}
+    assert set(steps) <= {1, 2, 3}
 
 
 @pytest.mark.parametrize("shape", [(1, 0), (2, 3)])
@@ -498,7 +443,7 @@ def test_ends_of_a_row_come_from_its_generator_alone(shape):
 def test_labels_spread_as_the_equation_says_and_new_rows_ask_their_nearest():
     X, new = some_rows(0), some_rows(0, n=20)
     rows, y = np.array([3, 30, 50, 3]), np.array(["a", "b", "b", "b"])
-    weights = neighbor_graph(X, shared_neighbor_power=2.0).toarray()
+    weights = neighbor_graph(X).toarray()
     weights = weights + weights.T
     degrees = weights.sum(axis=1)
     given = np.zeros((80, 2))

@@ -29,7 +29,7 @@ class Neighborhood:
     """Rows X (n, p) and S = D^-1/2 W D^-1/2; W is their graph with edges in both directions."""
 
     def __init__(self, X: np.ndarray) -> None:
-        edges = neighbor_graph(X, n_neighbors=N_NEIGHBORS, shared_neighbor_power=2.0)
+        edges = neighbor_graph(X, n_neighbors=N_NEIGHBORS)
         both_ways = (edges + edges.T).tocoo()
         # No degree is 0, because each row has neighbours.
         scale = 1.0 / np.sqrt(both_ways.sum(axis=1))
