@@ -26,24 +26,24 @@ from ._base.row_scale import RowMoments, warn_if_another_scale
 from ._base.validation import warn_user
 from .coherence import (
     Coherence,
-    WalkCache,
     check_augmentation,
     check_coherence,
     coherence_of,
     fit_embedding,
     has_graph,
     settings_of,
+    walk_on,
 )
 from .fine_tuning import labels
 from .losses import logit_correlation
 from .networks.builder import NetworkBuilder
 from .networks.info import SAMPLERS
 from .theta0 import Architecture, Theta0, checked_path
-from .training import Config, resolve
 from .training.checkpoint import Checkpointer
+from .training.config import PAPER_WEIGHTS, Config, resolve
 from .training.loop import mean_loss, train
 from .training.minibatches import PositivePairs, RowBatches
-from .training.schedule import SPAN, has_converged, is_still_falling
+from .training.schedule import has_converged, is_still_falling
 from .training.state import State
 from .training.streams import LoaderEpochs, StreamBatches
 from .warm_start import attach_theta0
@@ -51,10 +51,6 @@ from .warm_start import attach_theta0
 __all__ = ["MMDInitializer"]
 
 OUTPUTS = ("passthrough", "hidden")
-
-# Parameters of the network, which partial_fit may not change.
-_OF_THE_NETWORK = (*factories.OF_A_PERCEPTRON, "n_classes", "module", "hidden_layer", "sampler")
-PAPER_WEIGHTS = ("uniformity_weight", "degeneracy_weight", "detachment_weight")
 
 # Number of the first step of `score`, so large that `score` never uses a draw of the training.
 _FIRST_SCORE_STEP = 1 << 31
@@ -223,8 +219,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         A ``.safetensors`` file to which ``fit`` writes its training once a minute. After a kill or
         an interrupt the same call goes on from there. On a CPU the result is then bit for bit that
         of a training without interruption. A file of other rows or parameters raises an error, so
-        each ``fit`` of a search needs a file of its own. ``partial_fit`` does not use the file. A
-        checkpoint needs a `random_state`.
+        each ``fit`` of a search needs a file of its own. A checkpoint needs a `random_state`.
     warm_start : bool, default=False
         Whether ``fit`` of a fitted initializer starts at its theta0, for example when new rows
         have arrived. The learning rate schedule, the optimizer and the graph are new. The network
@@ -235,18 +230,15 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
     Other Parameters
     ----------------
     n_perturbations : int or "auto", default="auto"
-        Perturbed networks a step, the paper's K, and samples of the uniform law, its M; at least
-        2. "auto": 256, with coherence 32. With coherence and two classes the expectations over the
-        uniform law are exact.
+        Perturbed networks a step for the paper's terms, the paper's K, and samples of the uniform
+        distribution, its M; at least 2. "auto": 256, with coherence 8. With coherence and two
+        classes the expectations over the uniform distribution are exact.
     learning_rate_init : float or "auto", default="auto"
         Learning rate of Adam. "auto": 0.0002, with coherence 0.004. With coherence it falls to 2 %
         along a half cosine over the last third of the training.
-    batch_size : int, default=32
-        Rows of a step for the paper's terms. It is capped at n_samples, and with coherence also at
-        the coherence's ``batch_size``.
-    window : int, default=100
-        Steps over which the loss is averaged. Theta0 is the parameters at the end of the window
-        with the lowest mean; with coherence, at the end of training.
+    batch_size : int or "auto", default="auto"
+        Examples of a step for the paper's terms; capped at n_samples, and with coherence at the
+        coherence's ``batch_size``. "auto": 32, with coherence 8.
     gain : float or "auto", default="auto"
         Factor of each hidden layer's weights after training. The last layer's weights are divided
         by the product, so that the network computes the same function. This needs layers whose
@@ -259,15 +251,13 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
     perturbation_scale : float, default=0.7071067811865476
         The paper's s: weights are perturbed with standard deviation s / sqrt(n_in), biases with
         s / sqrt(n_out).
-    uniformity_weight : float, default=1.0
-        Weight of L_uni, a sum of nine kernels as in the paper's text. 1 / 9 averages them: then few
-        hidden units die, as the paper reports. With coherence all three weights may be 0: the
-        paper's terms are then not computed.
-    degeneracy_weight : float, default=0.4
-        The paper's lambda, the weight of L_sd against degenerate softmax.
-    detachment_weight : float, default=1.0
-        The paper's xi, the weight of L_iod against input-output detachment. With 0 it is not
-        computed.
+    uniformity_weight, degeneracy_weight, detachment_weight : float or "auto", default="auto"
+        Weights of the paper's three terms: of L_uni, which sums nine kernels as in the paper's text
+        (1 / 9 averages them: then few hidden units die, as the paper reports); of L_sd against
+        degenerate softmax, the paper's :math:`\lambda`; of L_iod against input-output detachment,
+        the paper's :math:`\xi`. "auto": the paper's 1, 0.4 and 1; with coherence 0, because the
+        terms then take most of the time and add nothing once the last layer is fitted first. If
+        all are 0, none of the three terms is computed.
     sampler : {"auto", "gram", "functional"}, default="auto"
         How perturbed networks are drawn, all by the same law. "gram" draws the outputs of layers
         and serves a perceptron and an nn.Sequential of nn.Linear and elementwise layers.
@@ -287,10 +277,11 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
     coefs_, intercepts_ : list of ndarray
         Weights (n_in, n_out) and biases (n_out,) of each layer of a perceptron.
     history_ : list of dict
-        One dict for each window of steps: "step" is the step at which the window ended. The others
-        are means over the window of "loss" and of the terms that were computed: "uniformity",
-        "degeneracy", "detachment" and "coherence". The last window may have fewer steps; then
-        `partial_fit` goes on with it and replaces its record.
+        One dict for each window of 100 steps, with coherence of 50: "step" is the step at which the
+        window ended. The others are means over the window of "loss" and of the terms that were
+        computed: "uniformity", "degeneracy", "detachment" and "coherence". Without coherence
+        theta0 is the parameters at the end of the window with the lowest loss; with coherence, at
+        the end of training. The last window may have fewer steps.
     loss_curve_, best_loss_ : list of float, float
         Mean loss of each window, and the lowest of a complete window (if none is complete: the only
         mean).
@@ -355,13 +346,10 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         "verbose": [Integral, checks.AUTO],
         "n_perturbations": [checks.integers(2), checks.AUTO],  # the U-statistic divides by n - 1
         "learning_rate_init": [checks.POSITIVE, checks.AUTO],
-        "batch_size": [checks.integers(1)],
-        "window": [checks.integers(1)],
+        "batch_size": [checks.integers(1), checks.AUTO],
         "gain": [checks.POSITIVE, checks.AUTO],
         "perturbation_scale": [checks.POSITIVE],
-        "uniformity_weight": [checks.numbers(0)],
-        "degeneracy_weight": [checks.numbers(0)],
-        "detachment_weight": [checks.numbers(0)],
+        **{name: [checks.numbers(0), checks.AUTO] for name in PAPER_WEIGHTS},
         "sampler": [checks.one_of(SAMPLERS)],
     }
     _state: State
@@ -387,14 +375,13 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         warm_start: bool = False,
         n_perturbations: Any = "auto",
         learning_rate_init: Any = "auto",
-        batch_size: int = 32,
-        window: int = 100,
+        batch_size: Any = "auto",
         gain: Any = "auto",
         init: str = "xavier",
         perturbation_scale: float = math.sqrt(0.5),
-        uniformity_weight: float = 1.0,
-        degeneracy_weight: float = 0.4,
-        detachment_weight: float = 1.0,
+        uniformity_weight: Any = "auto",
+        degeneracy_weight: Any = "auto",
+        detachment_weight: Any = "auto",
         sampler: str = "auto",
         hidden_layer: str | None = None,
         **module__params: Any,
@@ -415,7 +402,6 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         self.n_perturbations = n_perturbations
         self.learning_rate_init = learning_rate_init
         self.batch_size = batch_size
-        self.window = window
         self.gain = gain
         self.init = init
         self.perturbation_scale = perturbation_scale
@@ -462,7 +448,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         """Raise an error that names the first parameter that is not valid."""
         checks.check_parameters(self)
         checks.check_widths(self.hidden_layer_sizes)
-        if self.batch_norm and self.batch_size < 2:
+        if self.batch_norm and self.batch_size == 1:
             raise ValueError("batch_norm=True needs a batch_size of at least 2, got 1")
         torch_device(self.device)
         if self.checkpoint is not None:
@@ -481,7 +467,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
             names = ", ".join(PAPER_WEIGHTS)
             raise ValueError(
                 f"one of {names} must be above 0 if coherence is None, got 0 for all: there is no "
-                "loss; raise one of them, or pass coherence='auto'"
+                "loss; leave them at 'auto', or pass coherence='auto'"
             )
         factories.check_module(self.module, factories.keywords_of(vars(self)))
         if self.module is None and self.hidden_layer is not None:
@@ -500,14 +486,6 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn theta0 from unlabelled rows.
-
-        An interrupt (Ctrl-C) after the first window or epoch ends ``fit`` with a warning. Theta0 is
-        then what was learned up to the last window or epoch. ``partial_fit`` goes on from there,
-        and its first call completes the unfinished epoch. An earlier interrupt raises
-        KeyboardInterrupt. If a Pipeline, a classifier or another initializer calls ``fit``, an
-        interrupt ends the whole call, and only the checkpoint is kept. If a parameter search calls
-        ``fit`` of the initializer itself, the initializer counts as fitted, and the search goes on
-        with the next candidate; an interrupt before the first window or epoch ends the search.
 
         Parameters
         ----------
@@ -557,68 +535,11 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
             settings["autocast"] = str(autocast)
         checkpointer = Checkpointer(path, settings, config.term_names)
         state = checkpointer.first_state(fresh)
-        self._prepare(X, coherence, config, fresh.seed)
-        last_epoch = None if config.ends_by_coherence else config.max_iter
+        self._prepare(X, coherence, fresh.seed)
         try:
-            # Skips `_train` if the checkpoint holds all epochs. But with max_iter=0 `_train` runs:
-            # it takes no step, but it builds the graph, which may raise an error.
-            if last_epoch != state.n_ended or not config.max_iter:
-                self._train(X, coherence, config, state, last_epoch, epochs, checkpointer, autocast)
+            self._train(X, coherence, config, state, epochs, checkpointer, autocast)
+        finally:
             checkpointer.write_at_end()
-        except KeyboardInterrupt:
-            checkpointer.write_at_end()
-            last = checkpointer.last
-            if checks.is_inside_another() or last is None or last.step == 0:
-                raise
-            state = last
-            done = f"fitted up to step {state.step}; partial_fit goes on from there"
-            warn_user(f"interrupted: {done}", ConvergenceWarning)
-        return self._store(X, config, state)
-
-    @without_caller_settings()
-    @checks.all_or_nothing
-    def partial_fit(self, X: Any, y: Any = None) -> Self:
-        """Train for one more epoch.
-
-        n calls give the same as ``fit`` with ``max_iter=n``, also with pickling in between. With
-        coherence, set ``max_iter=n`` for these calls as well, because the learning rate falls over
-        n epochs. ``max_iter="auto"`` with coherence gives a warning if an epoch has fewer steps
-        than coherence needs. The graph of each call holds only the rows of this call. For rows
-        that arrive over time use ``warm_start=True`` and ``fit`` on all rows so far, or on the new
-        ones.
-
-        Parameters
-        ----------
-        X, y
-            As ``fit`` takes them.
-
-        Returns
-        -------
-        self : estimator
-            Fitted.
-
-        Raises
-        ------
-        ValueError
-            If X or a parameter is not valid, or the network is another one than in the first call.
-        """
-        first = not hasattr(self, "_state")
-        X = self._validated(X, reset=first)
-        y = labels.one_for_each_row(X, y)
-        coherence = coherence_of(self.coherence, X)
-        if first:
-            config, state = self._begin(X, y, coherence, len(X))
-            _warn_if_an_epoch_is_short(config, len(X))
-            self._prepare(X, coherence, config, state.seed)
-        else:
-            config = self._config(len(X), coherence)
-            self._check_unchanged(coherence, config)
-            self._moments = self._moments and self._moments.with_rows(X)
-            # A copy, so that an epoch that fails or is interrupted leaves no trace.
-            state = self._state.copied()
-            if state.steps_in_epoch >= len(X) // config.rows_a_step:
-                state.steps_in_epoch = 0  # the unfinished epoch had more rows than X
-        self._train(X, coherence, config, state, state.n_ended + 1)
         return self._store(X, config, state)
 
     @without_caller_settings()
@@ -641,7 +562,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         X = self._validated(X, reset=False)
         coherence, theta0 = coherence_of(self.coherence, X), self.theta0_.without_gain()
         config, device = self._config(len(X), coherence), torch_device(self.device)
-        batches = self._row_batches(X, coherence, config, self._state.seed, for_score=True)
+        batches = self._row_batches(X, coherence, config, self._state.seed)
         loss = mean_loss(self._builder, batches, config, theta0, _FIRST_SCORE_STEP, device)
         if not math.isfinite(loss):
             raise ValueError("the loss of X is not finite: values of X are too large; scale X")
@@ -714,7 +635,9 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         if coherence is not None or self.output == "hidden":
             self._builder.hidden(theta0, X[:2], "cpu")  # raises without a last linear layer
         config = self._config(n_rows, coherence)
-        return config, State(seed, theta0, n_planned_epochs=max(config.max_iter, 1))
+        if coherence is not None and not config.has_paper_terms:
+            theta0 = self._builder.with_head_of_zeros(theta0)
+        return config, State(seed, theta0)
 
     def _learned(self) -> Theta0 | None:
         """The theta0 that a warm start goes on from, or None."""
@@ -726,12 +649,11 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         coherence: Coherence | None,
         config: Config,
         state: State,
-        last_epoch: int | None,
-        epochs: LoaderEpochs | None = None,
-        keep: Checkpointer | None = None,
-        autocast: torch.dtype | None = None,
+        epochs: LoaderEpochs | None,
+        keep: Checkpointer,
+        autocast: torch.dtype | None,
     ) -> None:
-        """Train until epoch `last_epoch` ends; if None, for as many steps as L_coh decides."""
+        """Train on rows X, or on the epochs of a loader."""
         batches: RowBatches | StreamBatches
         if epochs is None:
             batches = self._row_batches(X, coherence, config, state.seed)
@@ -741,8 +663,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
             of_data = epochs, config, integers, state.seed, augmentation
             batches = StreamBatches(*of_data, state.steps_an_epoch)
         device = torch_device(self.device)
-        of_training = self._builder, batches, config, state, last_epoch, device
-        train(*of_training, self.verbose, keep, autocast)
+        train(self._builder, batches, config, state, device, self.verbose, keep, autocast)
 
     def _config(self, n_rows: int, coherence: Coherence | None) -> Config:
         """Settings by the parameters as they are now; an error if the network cannot have them."""
@@ -751,52 +672,22 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         parameters = vars(self) | {"sampler": self._builder.info.sampler}
         return resolve(parameters, coherence, n_rows, n_classes, is_known)
 
-    def _prepare(
-        self, X: np.ndarray, coherence: Coherence | None, config: Config, seed: int
-    ) -> None:
-        """Fit the embedding, and store the parameters that partial_fit may not change."""
-        self._begun_with = self._unchangeable(coherence, config)
-        self._walks = WalkCache()
+    def _prepare(self, X: np.ndarray, coherence: Coherence | None, seed: int) -> None:
+        """Fit the embedding; errors of the augmentation come before a long fit."""
         self.embedding_ = None
-        if coherence is not None:  # errors of the augmentation come before a long fit
+        if coherence is not None:
             check_augmentation(coherence, X, self._builder.as_examples, torch_device(self.device))
             self.embedding_ = fit_embedding(coherence, X, seed)
 
-    def _unchangeable(self, coherence: Coherence | None, config: Config) -> dict[str, Any]:
-        """Parameters that partial_fit may not change."""
-        parameters = self.get_params(deep=False)
-        kept = {name: parameters[name] for name in _OF_THE_NETWORK}
-        kept |= {name: v for name, v in parameters.items() if name.startswith("module__")}
-        embedding = checks.repr_without_address(getattr(coherence, "embedding", None))
-        return kept | {"embedding": embedding, "terms of the loss": config.term_names}
-
-    def _check_unchanged(self, coherence: Coherence | None, config: Config) -> None:
-        now, before = self._unchangeable(coherence, config), self._begun_with
-        for name in sorted(now.keys() | before.keys()):
-            value: Any = now.get(name)
-            first: Any = before.get(name)
-            if value is not first and not np.array_equal(value, first):
-                raise ValueError(
-                    f"{name} is now {value!r}, and pre-training began with {first!r}; begin anew "
-                    "with fit"
-                )
-
     def _row_batches(
-        self,
-        X: np.ndarray,
-        coherence: Coherence | None,
-        config: Config,
-        seed: int,
-        *,
-        for_score: bool = False,
+        self, X: np.ndarray, coherence: Coherence | None, config: Config, seed: int
     ) -> RowBatches:
         """Mini-batches of rows X, with positive pairs if there is a coherence."""
         pairs = None
         if coherence is not None:
             walk = None
             if has_graph(coherence):
-                of_rows = coherence, self.embedding_, X, self.verbose
-                walk = self._walks.of(*of_rows, for_score=for_score)
+                walk = walk_on(coherence, self.embedding_, X, self.verbose)
             length = float(coherence.walk_length)
             pairs = PositivePairs(walk, length, seed, coherence.augmentation)
         return RowBatches(X, config.rows_a_step, seed, self._builder.as_examples, pairs)
@@ -832,14 +723,13 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         self.theta0_ = theta0.with_gain(self.gain_)
         self.sampler_ = self._builder.info.sampler
         self.why_functional_ = self._builder.info.why_functional
-        self.history_ = state.records(config.term_names)
+        self.history_ = state.history
         self.loss_curve_ = [record["loss"] for record in self.history_]
-        complete = state.history or self.history_
-        self.best_loss_ = min((record["loss"] for record in complete), default=np.inf)
-        self.n_iter_ = state.n_epochs
+        self.best_loss_ = min([state.best_loss, *self.loss_curve_[:1]])
+        self.n_iter_ = state.n_epochs + (state.steps_in_epoch > 0)
         self.converged_: bool | None = None
         if H is not None:
-            self._judge_coherence(state.levels_before_the_fall(), H)
+            self._judge_coherence(state.levels_before_the_fall(config), H)
         loss, where = self.best_loss_, "in the best window"
         if config.coherence and self.history_:
             loss, where = self.loss_curve_[-1], "in the last window"
@@ -864,8 +754,8 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
             longer = f"max_iter=1 with data that end after {n_rows:,} examples"
         if is_still_falling(levels):
             warn_user(
-                f"L_coh was still falling, from {levels[-2]:.3g} to {levels[-1]:.3g} in {SPAN} "
-                f"steps, when the learning rate began to fall; try {longer}",
+                f"L_coh was still falling, from {levels[-2]:.3g} to {levels[-1]:.3g} in "
+                f"{self.config_.window} steps, when the learning rate began to fall; try {longer}",
                 ConvergenceWarning,
             )
         some = torch.from_numpy(H[:: -(-len(H) // _COLLAPSE_ROWS)])
@@ -895,19 +785,6 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
             moved = _FINE_TUNING_RATE * float(np.abs(H).sum(axis=1).mean())
             factor = 1.0 if moved == 0.0 else (_FIRST_MOVE / moved) ** (1.0 / n_hidden)
         return (factor,) * n_hidden
-
-
-def _warn_if_an_epoch_is_short(config: Config, n_rows: int) -> None:
-    """Warn if one epoch has fewer steps than a training with coherence needs."""
-    n_steps = n_rows // config.rows_a_step
-    if n_steps < config.fewest_steps:
-        warn_user(
-            f"an epoch of these {n_rows:,} rows has {n_steps} steps, but coherence needs at least "
-            f"{config.fewest_steps}. For rows that arrive over time use warm_start=True and fit, "
-            "on all rows so far or on the new ones: a partial_fit looks for neighbours only among "
-            "its own rows. To train epoch by epoch, set max_iter to the number of epochs",
-            ConvergenceWarning,
-        )
 
 
 def _check_same_network(before: Architecture, now: Architecture) -> None:

@@ -99,6 +99,22 @@ class NetworkBuilder:
         pretraining_mode_(module)
         return module.to(device)
 
+    def with_head_of_zeros(self, theta0: Theta0) -> Theta0:
+        """Theta0 with a last layer of zeros, if no other layer shares its parameters.
+
+        Coherence alone does not train the last layer. From zeros, fine-tuning is better than from
+        random weights, whose outputs it would first have to unlearn.
+        """
+        module, last = self.factory.build(), self.known_last_layer()
+        own = {id(parameter) for parameter in module.get_submodule(last).parameters()}
+        names = [
+            name for name, p in module.named_parameters(remove_duplicate=False) if id(p) in own
+        ]
+        if any(name.rpartition(".")[0] != last for name in names):
+            return theta0
+        zeros = {name: np.zeros_like(theta0.arrays[name]) for name in names}
+        return replace(theta0, arrays={**theta0.arrays, **zeros})
+
     def theta0_of(self, network: nn.Module) -> Theta0:
         """The parameters of a network."""
         return Theta0(self.architecture, arrays_of(network))

@@ -23,9 +23,7 @@ from .._base.environment import in_single_precision
 from . import EMBEDDINGS, Tap, uses_batch_statistics
 from .gram import factor_and_shift, gram_layers
 
-# Rows that a thread passes through a chain at a time: enough for products at full rate.
-_ROWS_A_CHUNK = 256
-# The same for Jacobians, where each row passes backward once for each class.
+# Rows that a thread passes through a chain at a time; each passes backward once for each class.
 ROWS_OF_JACOBIANS = 16
 # Added to squared norms under a root, whose slope at 0 is infinite.
 _TINY = 1e-12
@@ -169,13 +167,10 @@ def batch_norms(module: nn.Module) -> list[_BatchNorm]:
 
 def hidden_activations(module: nn.Module, X: torch.Tensor, last_layer: str) -> torch.Tensor:
     """Inputs (B, n_units) of the last linear layer, by its name, on X (B, ...)."""
-    last = module.get_submodule(last_layer)
-    layers = gram_layers(module)
-    if layers and layers[-1] is last:
-        return _by_rows(partial(_outputs, layers[:-1]), module, X, _ROWS_A_CHUNK)
     inputs: list[torch.Tensor] = []
+    last = module.get_submodule(last_layer)
     with hooked([last], lambda layer, args, output: inputs.append(args[0])):
-        module(X.clone())
+        module(X.clone())  # a layer may work in place
     shape = tuple(inputs[-1].shape) if inputs else None
     if shape is None or shape[:-1] != X.shape[:1]:
         raise ValueError(
@@ -195,13 +190,6 @@ def _by_rows(
         return function(X)
     parts = X.split(n)
     return chunked(lambda i: function(parts[i]), len(parts), list(module.parameters()))
-
-
-def _outputs(layers: Sequence[nn.Module], X: torch.Tensor) -> torch.Tensor:
-    H = X.clone()  # a layer may work in place
-    for layer in layers:
-        H = layer(H)
-    return H
 
 
 @contextmanager

@@ -1,8 +1,7 @@
-"""The training of theta0: epochs of steps."""
+"""The training of theta0: steps of Adam, and when they end."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -14,23 +13,16 @@ from torch import nn
 
 from .._base.environment import array_of, learned_is_finite, progress_bar, with_gradients
 from .._base.random_streams import StepRandom
-from .._base.threads import team
+from .._base.threads import team, worthwhile_threads
 from ..losses import coherence
 from ..networks.builder import NetworkBuilder
-from ..networks.gram import gram_layers
 from ..networks.info import ModuleInfo
-from ..networks.passes import (
-    StatisticsOfCalls,
-    explained_single_row,
-    hidden_activations,
-    noted_statistics,
-)
+from ..networks.passes import explained_single_row, hidden_activations
 from ..objective import paper_terms
 from ..theta0 import Theta0
-from . import Config
+from .config import COHERENCE_WEIGHT, Config
 from .cuda_graph import RecordedStep
 from .minibatches import RowBatches
-from .schedule import SPAN
 from .state import State
 from .streams import StreamBatches
 
@@ -47,39 +39,28 @@ def loss_terms(
 
     X (B, ...) is a mini-batch; with coherence the first inputs of positive pairs, then the second.
     """
-    if config.coherence is None:
-        return _stacked(paper_terms(config, network, info, X, random))
-    of_all_rows: AbstractContextManager[StatisticsOfCalls]
-    of_all_rows = noted_statistics(network) if config.detachment_weight else nullcontext({})
-    with of_all_rows as statistics:
+    terms: list[Any] = []
+    if config.has_paper_terms:
+        terms = [*paper_terms(config, network, info, X[: config.batch_size], random)]
+    if config.coherence is not None:
         H = hidden_activations(network, X, info.last_layer)
-    L_coh = coherence(H, info.n_biases, config.coherence.separation)
-    weighted = config.coherence.weight * L_coh
-    if not config.has_paper_terms:
-        return torch.stack((weighted, L_coh))
-    # Coherence uses all rows. The paper's terms use the first `batch_size` of the first inputs.
-    # L_iod uses the mean and variance of all rows, because those of a few rows would make its
-    # gradient very noisy. If a batch norm is called more than once, the few rows may call it in
-    # another order: then they have their own.
-    rows = X[: min(config.batch_size, len(X) // 2)]
-    is_called_once = all(len(calls) == 1 for calls in statistics.values())
-    given = statistics if is_called_once else None
-    total, *terms = _stacked(paper_terms(config, network, info, rows, random, given))
-    return torch.stack((total + weighted, *terms, L_coh))
-
-
-def _stacked(terms: Any) -> torch.Tensor:
+        L_coh = coherence(H, info.n_biases, config.coherence.separation)
+        weighted = COHERENCE_WEIGHT * L_coh
+        terms = [weighted + terms[0], *terms[1:], L_coh] if terms else [weighted, L_coh]
     return torch.stack([term for term in terms if term is not None])
 
 
 def training_threads(
-    network: nn.Module, info: ModuleInfo, n_rows: int, device: torch.device
+    network: nn.Module, info: ModuleInfo, config: Config, device: torch.device
 ) -> AbstractContextManager[None]:
-    """A context manager that divides work among threads; `n_rows` rows pass the network at once."""
-    if info.sampler != "gram":
-        return nullcontext()  # PyTorch's own threads, within each operation
-    linears = [layer for layer in gram_layers(network) if isinstance(layer, nn.Linear)]
-    return team(n_rows * max(layer.weight.numel() for layer in linears), device)
+    """A context manager that divides the work of a step among threads."""
+    if device.type != "cpu":
+        return nullcontext()
+    largest = max(parameter.numel() for parameter in network.parameters())
+    n_multiplications = config.rows_in_flight * largest
+    if config.has_paper_terms and info.sampler == "gram":
+        return team(n_multiplications, device)
+    return worthwhile_threads(n_multiplications)
 
 
 @with_gradients()
@@ -89,80 +70,68 @@ def train(
     batches: RowBatches | StreamBatches,
     config: Config,
     state: State,
-    last_epoch: int | None,
     device: torch.device,
     verbose: Any = 0,
     keep: Callable[[State], None] | None = None,
     autocast: torch.dtype | None = None,
 ) -> None:
-    """Train until epoch `last_epoch` ends; if None, for as many steps as `planned_steps` gives.
+    """Train until the epochs or the planned steps are over; changes the state in place.
 
-    Changes the state in place. Training that stops and goes on equals uninterrupted training, bit
-    for bit, even if it stops inside an epoch. `keep` gets a copy of the state at the end of each
-    window and epoch. `autocast` is the precision in which the network computes; None: its own.
-    If the loss or the weights are not finite, training stops and goes back to the best window, with
-    a ConvergenceWarning; before the first window has ended, a ValueError is raised.
+    Training that stops and goes on equals uninterrupted training, bit for bit. `keep` gets a copy
+    of the state at the end of each window. `autocast` is the precision in which the network
+    computes; None: its own. If the loss or the weights are not finite, training stops and goes back
+    to the best window, with a ConvergenceWarning; before the first window has ended, a ValueError
+    is raised.
     """
     network, info = builder.network_at(state.current, device), builder.info
     optimizer = _adam(network, config, state, device)
+    step = partial(_step, network, info, optimizer, config, autocast)
     state.steps_an_epoch = float(batches.steps_an_epoch)
-    n_left = state.n_steps_left(config, last_epoch)
     n_planned = state.n_steps_planned(config)
-    total = None if n_left == math.inf else int(n_left)
-    step, recorded = partial(_step, network, info, optimizer, config, autocast), None
-    random = StepRandom(state.seed, device)
+    if state.is_over(config, n_planned):
+        return
+    n_left, random, recorded = n_planned - state.step, StepRandom(state.seed, device), None
     if device.type == "cuda" and n_left >= _WORTH_RECORDING and not info.stateful:
         recorded = RecordedStep(step, state.seed, device)
     sums, n_summed = torch.zeros(len(config.term_names), dtype=torch.float32, device=device), 0
-    threads = training_threads(network, info, config.rows_in_flight, device)
-    bar = progress_bar(verbose, total=total, desc="pre-training", unit="step")
-    with threads, bar:
-        while n_left > 0:
-            state.begin_epoch()
-            place = state.n_epochs - 1, state.steps_in_epoch, state.step
-            for batch, ends_epoch in batches.epoch(*place, device):
-                factor = state.begin_step(config, n_planned)
-                _set_rate(optimizer, factor * config.learning_rate_init)
-                if recorded is not None:
-                    terms = recorded(batch, state.step)
-                else:
-                    terms = step(batch, random.at(state.step))
-                if state.step == 0:
-                    state.first_loss = float(terms[0])
-                sums += terms
-                n_summed += 1
-                state.end_step(ends_epoch)
-                bar.update()
-                ends_window = state.step % config.window == 0
-                ends_span = config.coherence is not None and state.step % SPAN == 0
-                ends_training = last_epoch is None and state.step >= n_planned
-                if not (ends_window or ends_span or ends_epoch or ends_training):
-                    continue  # reading the sums would wait for the GPU
-                totals = sums.cpu().numpy().astype(np.float64)
-                # A gradient can be NaN although the loss is finite. One check is enough for all
-                # steps since the check before, because a NaN stays.
-                if not (np.isfinite(totals[0]) and learned_is_finite(network)):
-                    state.fall_back(config, n_summed)
-                    return
-                state.add(totals, n_summed, config)
-                sums, n_summed = torch.zeros_like(sums), 0
+    bar = progress_bar(verbose, desc="pre-training", unit="step")
+    with training_threads(network, info, config, device), bar:
+        place = state.n_epochs, state.steps_in_epoch, state.step
+        for batch, ends_epoch in batches.from_(*place, device):
+            _set_rate(optimizer, state.begin_step(config, n_planned))
+            if recorded is not None:
+                terms = recorded(batch, state.step)
+            else:
+                terms = step(batch, random.at(state.step))
+            if state.step == 0:
+                state.first_loss = float(terms[0])
+            sums += terms
+            n_summed += 1
+            state.end_step(ends_epoch)
+            bar.update()
+            if ends_epoch:
                 state.steps_an_epoch = float(batches.steps_an_epoch)
-                n_left = state.n_steps_left(config, last_epoch)
                 n_planned = state.n_steps_planned(config)
-                if n_left < math.inf:
-                    bar.total = bar.n + int(n_left)
-                if ends_window:
-                    means = state.end_window(config.term_names)
-                    if means["loss"] < state.best_loss:
-                        state.best_loss, state.best = means["loss"], builder.theta0_of(network)
-                    bar.set_postfix({n: f"{mean:.4f}" for n, mean in means.items()}, refresh=False)
-                if ends_epoch or n_left <= 0 or (ends_window and keep is not None):
-                    state.current = builder.theta0_of(network)
-                    state.moments = _moments(network, optimizer)
-                    if keep is not None:
-                        keep(state.copied())
-                if n_left <= 0:
-                    break
+            ends_window = state.step % config.window == 0
+            if not (ends_window or state.is_over(config, n_planned)):
+                continue  # reading the sums would wait for the GPU
+            totals = sums.cpu().numpy().astype(np.float64)
+            # A gradient can be NaN although the loss is finite. One check is enough for all steps
+            # since the check before, because a NaN stays.
+            if not (np.isfinite(totals[0]) and learned_is_finite(network)):
+                state.fall_back(config, n_summed)
+                return
+            means = dict(zip(config.term_names, (totals / n_summed).tolist(), strict=True))
+            theta0, moments = builder.theta0_of(network), _moments(network, optimizer)
+            state.end_window(means, theta0, moments, is_whole=n_summed == config.window)
+            sums, n_summed = torch.zeros_like(sums), 0
+            n_planned = state.n_steps_planned(config)
+            bar.total = bar.n + max(n_planned - state.step, 0)
+            bar.set_postfix({n: f"{mean:.4f}" for n, mean in means.items()}, refresh=False)
+            if keep is not None:
+                keep(state.copied())
+            if state.is_over(config, n_planned):
+                return
 
 
 @torch.inference_mode(False)  # Jacobians need gradients
@@ -179,7 +148,7 @@ def mean_loss(
     n_steps, total = batches.steps_an_epoch, 0.0
     order = np.arange(n_steps * batches.size).reshape(n_steps, batches.size)
     random = StepRandom(batches.seed, device)
-    with torch.no_grad(), training_threads(network, info, config.rows_in_flight, device):
+    with torch.no_grad(), training_threads(network, info, config, device):
         for step, batch in enumerate(batches.mini_batches(order, first_step, device), first_step):
             total += float(loss_terms(network, info, batch, random.at(step), config)[0])
     return total / n_steps

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import repeat
+from itertools import count, repeat
 from typing import Any
 
 import numpy as np
@@ -99,13 +99,21 @@ class RowBatches:
                     batch = augmented_on_device(augmentation, batch, self.seed, number)
                 yield batch
 
-    def epoch(
-        self, number: int, n_done: int, first_step: int, device: torch.device
+    def from_(
+        self, epoch: int, n_done: int, step: int, device: torch.device
     ) -> Iterator[tuple[torch.Tensor, bool]]:
-        """The epoch's mini-batches (B, ...) after the first `n_done`, and whether each is last."""
-        mini_batches = self.mini_batches(self.order(number)[n_done:], first_step, device)
-        for n_steps, batch in enumerate(mini_batches, n_done + 1):
-            yield batch, n_steps == self.steps_an_epoch
+        """Mini-batches (B, ...) of the epochs from this one on, and whether each ends its epoch.
+
+        The first `n_done` mini-batches of the first epoch are left out; `step` is the number of the
+        first step.
+        """
+        # Epochs of few steps are gathered together: to draw walks for more steps at once is faster.
+        n_together = max(self.most_steps_at_a_time // self.steps_an_epoch, 1)
+        for first in count(epoch, n_together):
+            order = np.concatenate([self.order(first + i) for i in range(n_together)])[n_done:]
+            for i, batch in enumerate(self.mini_batches(order, step, device), n_done + 1):
+                yield batch, i % self.steps_an_epoch == 0
+            step, n_done = step + len(order), 0
 
 
 def takes_tensors(augmentation: Augmentation) -> bool:

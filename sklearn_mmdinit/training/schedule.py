@@ -12,8 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-# Steps over which L_coh is averaged before two means are compared.
-SPAN = 50
 # L_coh has stopped falling when a mean is less than 3 % below the one before it.
 _LEAST_FALL = 0.03
 # If L_coh is at most this, rows form clusters.
@@ -47,11 +45,16 @@ def has_converged(levels: Sequence[float], separation: float) -> bool:
     return not is_still_falling(levels) and levels[-1] < limit
 
 
-def planned_steps(levels: Sequence[float], fewest: int, most: int, separation: float) -> int:
-    """The planned total of steps, by the means of L_coh so far; `most` until it has converged."""
+def planned_steps(
+    levels: Sequence[float], window: int, fewest: int, most: int, separation: float
+) -> int:
+    """The planned total of steps, by the means of L_coh over each window of steps so far.
+
+    It is `most` until L_coh has converged.
+    """
     for n in range(2, len(levels) + 1):
-        n_spans = 2 * n if levels[n - 1] <= _CLUSTERED else n
-        total = round(n_spans * SPAN / CONSTANT_SHARE)
+        n_windows = 2 * n if levels[n - 1] <= _CLUSTERED else n
+        total = round(n_windows * window / CONSTANT_SHARE)
         if total >= fewest and has_converged(levels[:n], separation):
             return min(total, most)
     return most

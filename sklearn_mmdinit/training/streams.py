@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader
 from .._base.environment import array_of, seeded_for_user_code
 from .._base.random_streams import Purpose, generator_of, seed_of
 from .._base.validation import add_error_context, warn_user
-from . import Config
+from .config import Config
 from .minibatches import Augmentation, augmented, augmented_on_device, takes_tensors
 
 # The first mini-batches are read before training, until they have this many rows or values. The
@@ -258,26 +258,30 @@ class StreamBatches:
             known = self.epochs.n_rows
             self.steps_an_epoch = float("inf") if known == UNKNOWN else max(known // self.size, 1)
 
-    def epoch(
-        self, number: int, n_done: int, first_step: int, device: torch.device
+    def from_(
+        self, epoch: int, n_done: int, step: int, device: torch.device
     ) -> Iterator[tuple[torch.Tensor, bool]]:
-        """The epoch's mini-batches (B, ...) after the first `n_done`, and whether each is last.
+        """Mini-batches (B, ...) of the epochs from this one on, and whether each ends its epoch.
 
-        A mini-batch of pairs has all first views, then all second views.
+        The first `n_done` mini-batches of the first epoch are left out; `step` is the number of the
+        first step. A mini-batch of pairs has all first views, then all second views.
         """
-        index = -1
-        for index, (views, is_last) in enumerate(_with_last(self._split(number))):
-            self.steps_an_epoch = index + 1 if is_last else max(self.steps_an_epoch, index + 2)
-            if index >= n_done:
-                yield self._examples(views, first_step + index - n_done, device), is_last
-        if index < n_done:
-            raise ValueError(
-                f"epoch {number + 1} of data={self.epochs.name} has only {index + 1} full "
-                f"mini-batches of {self.size} examples, and training needs at least {n_done + 1} "
-                "there. An epoch is a pass over the data, and an iterator can be passed over only "
-                "once. Let __iter__ of the IterableDataset return a new iterator each time, as a "
-                "generator function does, or pass max_iter=1"
-            )
+        for number in count(epoch):
+            index = -1
+            for index, (views, is_last) in enumerate(_with_last(self._split(number))):
+                self.steps_an_epoch = index + 1 if is_last else max(self.steps_an_epoch, index + 2)
+                if index >= n_done:
+                    yield self._examples(views, step, device), is_last
+                    step += 1
+            if index < n_done:
+                raise ValueError(
+                    f"epoch {number + 1} of data={self.epochs.name} has only {index + 1} full "
+                    f"mini-batches of {self.size} examples, and training needs at least "
+                    f"{n_done + 1} there. An epoch is a pass over the data, and an iterator can be "
+                    "passed over only once. Let __iter__ of the IterableDataset return a new "
+                    "iterator each time, as a generator function does, or pass max_iter=1"
+                )
+            n_done = 0
 
     def _split(self, number: int) -> Iterator[Views]:
         for views in self.epochs.of(number):

@@ -1,0 +1,143 @@
+"""The settings of a pre-training, with "auto" resolved."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .._base.validation import is_auto
+
+PAPER_WEIGHTS = {"uniformity_weight": 1.0, "degeneracy_weight": 0.4, "detachment_weight": 1.0}
+
+# Values of "auto": the paper's, and for coherence those found by benchmarks/choose.py. That
+# benchmark uses other tasks than the report.
+_PAPER = {
+    "n_perturbations": 256,
+    "batch_size": 32,
+    "learning_rate_init": 2e-4,
+    "max_iter": 5,
+    **PAPER_WEIGHTS,
+}
+_COHERENT = {
+    "n_perturbations": 8,
+    "batch_size": 8,
+    "learning_rate_init": 4e-3,
+    "max_iter": 0,  # replaced below
+    **dict.fromkeys(PAPER_WEIGHTS, 0.0),
+}
+# With coherence and max_iter="auto" a training has at least m and at most max(m, 1,500) steps.
+# m is n_samples / 20, kept between 225 and 3,000.
+_ROWS_FOR_EACH_STEP, _SMALLEST_MINIMUM, _LARGEST_MINIMUM, _MAXIMUM = 20, 225, 3000, 1500
+
+# Weight of L_coh beside the paper's terms. Without them it only scales the loss.
+COHERENCE_WEIGHT = 16.0
+
+
+@dataclass(frozen=True)
+class CoherenceConfig:
+    """The fourth term."""
+
+    separation: float  # rho, the weight of unrelated pairs
+    walk_length: float  # mean number of edges of a walk
+    n_pairs: int  # positive pairs a step
+
+
+@dataclass(frozen=True)
+class Config:
+    """All settings of a pre-training, except its rows and its network."""
+
+    n_classes: int  # the paper's d
+    learning_rate_init: float  # of Adam, before it falls
+    max_iter: int  # epochs over the rows; an upper limit if `ends_by_coherence`
+    batch_size: int  # rows of a step for the paper's terms
+    n_perturbations: int = 2  # the paper's K, and its M
+    perturbation_scale: float = 0.0  # the paper's s
+    # The paper's weights of its three terms: 1, lambda and xi.
+    uniformity_weight: float = 0.0
+    degeneracy_weight: float = 0.0
+    detachment_weight: float = 0.0
+    # The fourth term. With it the learning rate falls over the last third, and theta0 is the
+    # parameters at the end, not those of the best window.
+    coherence: CoherenceConfig | None = None
+    # The least and the largest number of steps if `ends_by_coherence`; else 0.
+    fewest_steps: int = 0
+    most_steps: int = 0
+
+    @property
+    def has_paper_terms(self) -> bool:
+        """Whether the loss has any of the paper's three terms."""
+        return any((self.uniformity_weight, self.degeneracy_weight, self.detachment_weight))
+
+    @property
+    def closed_form(self) -> bool:
+        """Whether expectations over the uniform distribution are exact, not means over samples."""
+        # With coherence few networks are drawn.
+        return self.coherence is not None and self.n_classes == 2
+
+    @property
+    def term_names(self) -> tuple[str, ...]:
+        """Names of what :func:`sklearn_mmdinit.training.loop.loss_terms` returns."""
+        names = ["loss", *(("uniformity", "degeneracy") if self.has_paper_terms else ())]
+        names += ["detachment"] if self.detachment_weight else []
+        return (*names, *(["coherence"] if self.coherence else []))
+
+    @property
+    def window(self) -> int:
+        """Steps over which the terms are averaged."""
+        return 50 if self.coherence else 100
+
+    @property
+    def rows_a_step(self) -> int:
+        """Rows of an epoch that a step takes."""
+        return self.coherence.n_pairs if self.coherence else self.batch_size
+
+    @property
+    def rows_in_flight(self) -> int:
+        """Pairs (row, network) of a step: a row that goes through K networks counts K times."""
+        perturbed = self.n_perturbations * self.batch_size if self.has_paper_terms else 0
+        return perturbed + (2 * self.coherence.n_pairs if self.coherence else 0)
+
+    @property
+    def ends_by_coherence(self) -> bool:
+        """Whether L_coh decides the number of steps, by `planned_steps`, and not max_iter."""
+        return self.most_steps > 0
+
+
+def resolve(
+    parameters: Mapping[str, Any],
+    coherence: Any,
+    n_rows: int,
+    n_classes: int,
+    n_classes_is_known: bool = False,
+) -> Config:
+    """Settings for valid parameters of an MMDInitializer; `coherence` is None or a Coherence."""
+    defaults: dict[str, Any] = dict(_PAPER if coherence is None else _COHERENT)
+    term, most_rows, fewest, most = None, n_rows, 0, 0
+    if coherence is not None:
+        separation = coherence.separation
+        if is_auto(separation):  # so that features separate as many groups as classes
+            separation = max(n_classes / 5, 1.0) if n_classes_is_known else 2.0
+        n_pairs = most_rows = min(int(coherence.batch_size), n_rows)
+        term = CoherenceConfig(float(separation), float(coherence.walk_length), n_pairs)
+        if is_auto(parameters["max_iter"]):
+            fewest = min(max(n_rows // _ROWS_FOR_EACH_STEP, _SMALLEST_MINIMUM), _LARGEST_MINIMUM)
+            most = max(fewest, _MAXIMUM)
+            defaults["max_iter"] = math.ceil(most / (n_rows // n_pairs))
+    chosen = {
+        name: default if is_auto(parameters[name]) else parameters[name]
+        for name, default in defaults.items()
+    }
+    return Config(
+        n_classes=n_classes,
+        learning_rate_init=float(chosen["learning_rate_init"]),
+        max_iter=int(chosen["max_iter"]),
+        batch_size=min(int(chosen["batch_size"]), most_rows),
+        n_perturbations=int(chosen["n_perturbations"]),
+        perturbation_scale=float(parameters["perturbation_scale"]),
+        **{name: float(chosen[name]) for name in PAPER_WEIGHTS},
+        coherence=term,
+        fewest_steps=fewest,
+        most_steps=most,
+    )
