@@ -20,11 +20,7 @@ Run 4 was asked, on which these settings had been found, with the test images.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
-from scipy.sparse import csr_array
 
 from protocol import command, methods
 from protocol.evaluation import prepare_bench
@@ -38,26 +34,9 @@ DEFAULT, IMAGES, FEATURES = "default", "images", "features"
 
 AUGMENTATION, EMBEDDING = "coherence__augmentation", "coherence__embedding"
 BOTH: dict[str, Any] = {AUGMENTATION: RandomAffine(), EMBEDDING: OrientedGradients()}
-# A quarter of the rows in the paper's terms, which take most of a step; and fewer epochs.
-SOON = {"batch_size": 8, "max_iter": 7}
-SOON_IN_WORDS = ", ".join(f"{name}={value}" for name, value in SOON.items())
 SHIFTS = RandomAffine(degrees=0.0, scale=0.0, shear=0.0)
-
-
-@dataclass(frozen=True)
-class Nowhere:
-    """A graph of one edge, since there has to be one: walks from all other rows stay there."""
-
-    def fit_transform(self, X: np.ndarray, y: Any = None) -> csr_array:
-        return csr_array(([1.0], ([0], [1])), shape=(len(X), len(X)))
-
-
 # Both rows of a positive pair are the same image then, each augmented in its own way.
-CONTRASTIVE = methods.NO_PAPER_TERMS | {
-    AUGMENTATION: RandomAffine(),
-    "coherence__graph": Nowhere(),
-    "coherence__shared_neighbor_power": 0.0,
-}
+CONTRASTIVE = {AUGMENTATION: RandomAffine(), "coherence__n_neighbors": 0}
 
 
 def _answer(question: str, name: str, base: str, changes: dict[str, Any], **more: Any) -> Variant:
@@ -68,7 +47,8 @@ def _answer(question: str, name: str, base: str, changes: dict[str, Any], **more
 def _values(parameter: str, *values: float, images: bool = False) -> list[Variant]:
     """Values of a parameter, one at a time."""
     base, first = (IMAGES, BOTH) if images else (DEFAULT, {})
-    question = f"{'images, ' if images else ''}{parameter.removeprefix('coherence__')}"
+    short = parameter.removeprefix("coherence__").replace("batch_size", "pairs")
+    question = f"{'images, ' if images else ''}{short}"
     return [_answer(question, f"{question}={v:g}", base, first | {parameter: v}) for v in values]
 
 
@@ -83,29 +63,27 @@ ANSWERS = (
     _answer(DEFAULT, DEFAULT, DEFAULT, {}),
     *_values("coherence__separation", 1.0, 4.0),
     *_values("coherence__walk_length", 10.0, 20.0),
-    *_values("gain", 1.0),
+    *_values("coherence__batch_size", 128, 512),
+    *_values("learning_rate_init", 0.002, 0.008),
+    *_values("max_iter", 8, 30),
+    _answer("terms", "with the paper's terms", DEFAULT, methods.PAPER_TERMS),
+    _answer("fine-tuning", "fine-tuning as the paper's", DEFAULT, {}, as_paper=True),
     _answer("augmentation", "augmentation: shifts", DEFAULT, {AUGMENTATION: SHIFTS}),
     _answer("augmentation", "augmentation: affine", DEFAULT, {AUGMENTATION: RandomAffine()}),
     _answer("neighbors", "neighbors: gradients", DEFAULT, {EMBEDDING: OrientedGradients()}),
     _answer(IMAGES, IMAGES, DEFAULT, BOTH),
     *_values("coherence__separation", 4.0, images=True),
+    *_values("coherence__batch_size", 128, 512, images=True),
+    *_values("max_iter", 8, 30, images=True),
     *(
         _answer("images, cells", f"images, cells of {size}", IMAGES,
                 BOTH | {EMBEDDING: OrientedGradients(size)})
         for size in (5, 7)
     ),
-    *_values("max_iter", 5, images=True),
-    *_values("max_iter", 5, 8),
-    *_values("batch_size", 8),
-    *(
-        _answer(f"{name}in less time", f"{name}{SOON_IN_WORDS}", base, changes | SOON)
-        for name, base, changes in (("", DEFAULT, {}), ("images, ", IMAGES, BOTH))
-    ),
-    _answer("rounds", "two rounds with augmentation", "augmentation: affine",
-            {AUGMENTATION: RandomAffine()}, rounds=2),
+    _answer("images, terms", "images, with the paper's terms", IMAGES, BOTH | methods.PAPER_TERMS),
     _features(FEATURES, FEATURES, {}, base=DEFAULT),
-    _features("features, terms", "features, coherence alone", methods.NO_PAPER_TERMS),
-    _features("features, terms", "features, contrastive by augmentation alone", CONTRASTIVE),
+    _features("features, terms", "features, with the paper's terms", methods.PAPER_TERMS),
+    _features("features, pairs", "features, contrastive by augmentation alone", CONTRASTIVE),
     _features("features, images", "features, images", BOTH),
     *(_features("features, C", f"features, C={C:g}", {}, C=C) for C in (1.0, 10.0, 1000.0)),
 )  # fmt: skip

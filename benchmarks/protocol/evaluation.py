@@ -61,10 +61,11 @@ class Bench:
         path = path_of(initializer, name, self.options.output / "theta0", self.X_digest)
         return learn(path, initializer, self.X_unlabelled)
 
-    def fine_tuned(self, name: str, learned: Pretrained) -> Contender:
+    def fine_tuned(self, name: str, learned: Pretrained, as_paper: bool | None) -> Contender:
         """The recommended network from a theta0, under a name of its own."""
         start = learned.initializer.theta0_
-        contender = network_contender(FEATURES_THETA0, self.network, self.X, start)
+        options = {"as_paper": as_paper}
+        contender = network_contender(FEATURES_THETA0, self.network, self.X, start, **options)
         return replace(contender, name=name)
 
     @cached_property

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 from sklearn.base import BaseEstimator
@@ -18,22 +17,18 @@ class Variant:
     """Parameters that a pre-training changes, ``max_iter`` and those of its coherence among them.
 
     ``name`` is that of its scores, ``description`` begins the record of its theta0. With ``C`` a
-    logistic regression on its features is scored, and without it the fine-tuned network. Graphs of
-    neighbours are kept for the next variant, but where seconds count.
+    logistic regression on its features is scored, and without it the fine-tuned network.
     """
 
     name: str
     description: dict[str, Any]
     changes: dict[str, Any]
-    rounds: int = 1
     C: float | None = None
-    keep_graph: bool = True
+    as_paper: bool | None = None  # how the network is fine-tuned, as in network_contender
+    rounds: int = 1
 
-    def initializer(
-        self, hidden_layer_sizes: Sequence[int], graphs: Path, **params: Any
-    ) -> BaseEstimator:
-        coherence = Coherence(memory=str(graphs)) if self.keep_graph else None
-        initializer = MMDInitializer(hidden_layer_sizes, coherence=coherence, **params)
+    def initializer(self, hidden_layer_sizes: Sequence[int], **params: Any) -> BaseEstimator:
+        initializer = MMDInitializer(hidden_layer_sizes, coherence=Coherence(), **params)
         initializer.set_params(**self.changes)
         return methods.in_rounds(initializer, initializer.coherence, self.rounds)
 
@@ -45,14 +40,13 @@ def measure_variants(variants: Sequence[Variant], bench: Bench) -> dict[str, lis
         bench.say(f"run {run}: {variant.name}")
         initializer = variant.initializer(
             bench.network.hidden_layer_sizes,
-            bench.options.output / "graphs",
             device=bench.network.device,
             random_state=bench.seed_of(run),
         )
         learned = bench.learn(initializer, "variant")
         records.append(variant.description | {"run": run} | learned.record())
         if variant.C is None:
-            contender = bench.fine_tuned(variant.name, learned)
+            contender = bench.fine_tuned(variant.name, learned, variant.as_paper)
         else:
             contender = methods.features_contender(variant.name, bench.X, learned, variant.C)
         scores += bench.evaluate({run: [contender]}, title=variant.name)
