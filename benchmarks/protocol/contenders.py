@@ -28,7 +28,7 @@ from protocol.tasks import shuffled_rows
 from protocol.theta0s import Pretrained
 from rivals import starts, wrappers
 from rivals.few_labels import umap_embedding
-from sklearn_mmdinit import Coherence, Theta0
+from sklearn_mmdinit import Theta0
 
 # Names, in the order of the tables
 
@@ -90,7 +90,7 @@ N_COMPONENTS = 50
 N_CLUSTERS = 256
 N_NEIGHBORS = 10
 N_COPIES = 20  # of each labelled row
-SHARED_POWER = Coherence().shared_neighbor_power
+SHARED_POWER = 2.0
 
 # A mini-batch large enough that the variance of a layer's outputs is that of all rows.
 LSUV_ROWS = 256

@@ -8,7 +8,6 @@ like any pickle, do not put another's file there.
 import argparse
 import math
 import time
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,6 @@ from typing import Any
 import joblib
 import numpy as np
 from sklearn.base import BaseEstimator, clone
-from sklearn.exceptions import ConvergenceWarning
 
 from protocol.backends import Call, Workers
 from protocol.command import say
@@ -126,15 +124,9 @@ def _fitted(initializer: Any, X: np.ndarray, training: Path) -> Pretrained:
     goes_on, fitted = training.exists(), clone(initializer)
     takes_checkpoint = "checkpoint" in fitted.get_params(deep=False)  # those of rivals have none
     start = time.perf_counter()
-    try:
-        with warnings.catch_warnings():
-            # An interrupted fit is of use to a user, and not here.
-            warnings.filterwarnings("error", "interrupted", ConvergenceWarning)
-            if takes_checkpoint:
-                fitted.set_params(checkpoint=training)
-            fitted.fit(X)
-    except ConvergenceWarning as cut:
-        raise KeyboardInterrupt from cut
+    if takes_checkpoint:
+        fitted.set_params(checkpoint=training)
+    fitted.fit(X)
     seconds = None if goes_on else round(time.perf_counter() - start, 2)
     if takes_checkpoint:
         fitted.set_params(checkpoint=None)
