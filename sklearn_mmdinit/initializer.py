@@ -231,8 +231,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
     ----------------
     n_perturbations : int or "auto", default="auto"
         Perturbed networks a step for the paper's terms, the paper's K, and samples of the uniform
-        distribution, its M; at least 2. "auto": 256, with coherence 8. With coherence and two
-        classes the expectations over the uniform distribution are exact.
+        distribution, its M; at least 2. "auto": 256, with coherence 8.
     learning_rate_init : float or "auto", default="auto"
         Learning rate of Adam. "auto": 0.0002, with coherence 0.004. With coherence it falls to 2 %
         along a half cosine over the last third of the training.

@@ -75,9 +75,6 @@ class MMDObjective(nn.Module):
         layers and serves an :class:`MLP` and an nn.Sequential of nn.Linear and elementwise layers.
         "functional" draws the parameters and serves any module, by :func:`torch.func.vmap`, or one
         network after the other where vmap fails. "auto" takes "gram" where it serves.
-    closed_form : bool, default=False
-        Whether to compute expectations over the uniform law exactly, not from samples. This needs
-        two classes.
     generator : torch.Generator or None, default=None
         A generator on the CPU. It seeds the perturbations of each call, also those on a GPU. None:
         PyTorch's global one, from which dropout always draws. Under ``torchrun`` give each rank a
@@ -111,9 +108,7 @@ class MMDObjective(nn.Module):
     DistributedDataParallel, not the network. DistributedDataParallel averages gradients only if its
     own forward pass was called, and the objective does not call it for perturbed networks.
 
-    With ``sampler="functional"`` the terms are differentiable as often as the module is. With
-    "gram" they are differentiable once, and a backward pass with ``create_graph=True`` raises an
-    error.
+    The terms are differentiable once: a backward pass with ``create_graph=True`` raises an error.
 
     Examples
     --------
@@ -144,7 +139,6 @@ class MMDObjective(nn.Module):
         detachment_weight: float = 1.0,
         perturbation_scale: float = math.sqrt(0.5),
         sampler: str = "auto",
-        closed_form: bool = False,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
@@ -154,7 +148,6 @@ class MMDObjective(nn.Module):
         check_argument("detachment_weight", detachment_weight, numbers(0))
         check_argument("perturbation_scale", perturbation_scale, POSITIVE)
         check_argument("sampler", sampler, one_of(SAMPLERS))
-        check_argument("closed_form", closed_form, "boolean")
         check_argument("generator", generator, torch.Generator, None)
         if generator is not None and generator.device.type != "cpu":
             raise ValueError(
@@ -168,7 +161,6 @@ class MMDObjective(nn.Module):
         self.detachment_weight = detachment_weight
         self.perturbation_scale = perturbation_scale
         self.sampler = sampler
-        self.closed_form = closed_form
         self.generator = generator
         self._infos: WeakKeyDictionary[nn.Module, tuple[Any, ModuleInfo]] = WeakKeyDictionary()
 
@@ -206,10 +198,9 @@ class MMDObjective(nn.Module):
         TypeError
             If `module` is no nn.Module or is a DistributedDataParallel, or `X` is no tensor.
         ValueError
-            If `X` has no examples, the module returns no logits, or ``closed_form=True`` and there
-            are more than two classes. If ``detachment_weight`` is above 0, and the logits depend
-            neither on an input of floats nor on a known layer before the last one. Errors of the
-            module itself keep their type, with a note.
+            If `X` has no examples or the module returns no logits. If ``detachment_weight`` is
+            above 0, and the logits depend neither on an input of floats nor on a known layer before
+            the last one. Errors of the module itself keep their type, with a note.
         """
         check_argument("module", module, nn.Module)
         check_argument("X", X, torch.Tensor)
@@ -264,7 +255,7 @@ def paper_terms(
     U = random.simplex(K, d)  # (M, d), M = K
     logits = perturbed_logits(module, info, X, K, settings.perturbation_scale, random)
     P = in_single_precision(logits).softmax(dim=-1)
-    L_uni = uniformity(P, U, closed_form=settings.closed_form)
+    L_uni = uniformity(P, U)
     L_sd, L_iod = degeneracy(P), None
     total = settings.uniformity_weight * L_uni + settings.degeneracy_weight * L_sd
     if statistics is None:

@@ -118,7 +118,7 @@ def coherence(H: torch.Tensor, n_classes: int | None, separation: float = 2.0) -
     -------
     Tensor, scalar
         Between 0 and ``1 + separation`` for activations that are not negative; differentiable
-        with respect to `H` any number of times.
+        once with respect to `H`.
 
     Raises
     ------
@@ -165,7 +165,4 @@ def _sum_of_squares(G: torch.Tensor) -> torch.Tensor:
         products = rows[start:stop] @ rows.mT
         return [(products.square().sum(dim=1), 4.0 * (products @ rows))]
 
-    def definition(rows: torch.Tensor) -> torch.Tensor:
-        return (rows @ rows.mT).square().sum(dim=1)
-
-    return with_gradient(rows, pieces_of, definition, rows.numel() * len(rows)).sum()
+    return with_gradient(rows, pieces_of, rows.numel() * len(rows)).sum()

@@ -21,10 +21,7 @@ from ._shared import (
     MIN_BANDWIDTH,
     Piece,
     combine_means,
-    groups,
-    kernel,
     kernel_and_slope,
-    kernel_to_uniform,
     with_gradient,
 )
 
@@ -117,61 +114,7 @@ def interval_mmd(p: torch.Tensor, u: torch.Tensor, gamma: torch.Tensor) -> torch
         field = (n_p / (n_p - 1) * field_p - field_u) * (2.0 / n_p)
         return [(values.to(p.dtype), _slopes(field, index, derivatives).to(p.dtype))]
 
-    def definition(p: torch.Tensor) -> torch.Tensor:
-        pairs = (p, p), (p, u[None]), (u[None], u[None])
-        within_p, between, within_u = (_mean_kernel(a, b, gamma) for a, b in pairs)
-        return combine_means(within_p, between, within_u, n_p, n_u)
-
-    return with_gradient(p, pieces_of, definition, len(p) * _N_NODES)
-
-
-def _mean_kernel(p: torch.Tensor, q: torch.Tensor, gamma: torch.Tensor) -> torch.Tensor:
-    """The kernel's mean (B,) over all pairs of p (B, K) and q (B, M), by plain operations."""
-    squared = 2.0 * (p[:, :, None] - q[:, None, :]).square()
-    return kernel(squared, gamma[:, None, None]).mean((1, 2))
-
-
-def _within_on_grid(p: torch.Tensor, gamma: torch.Tensor) -> Piece:
-    """The kernel's mean (B,) over pairs of p (B, K), and K / 2 times its derivative by p."""
-    index, weights, derivatives = _stencil(p)
-    mass = _spread(index, weights)
-    field = _convolve(_circulant_spectrum(gamma), mass)
-    return (field * mass).sum(1), _slopes(field, index, derivatives)
-
-
-def _within_by_pairs(p: torch.Tensor, gamma: torch.Tensor) -> Piece:
-    """As ``_within_on_grid``, by all pairs, at any bandwidth."""
-    apart = p[:, :, None] - p[:, None, :]
-    values, slope = kernel_and_slope(2.0 * apart.square(), gamma[:, None, None])
-    return values.mean((1, 2)), 4.0 * (slope * apart).mean(2)
-
-
-def closed_form_mmd(p: torch.Tensor, gamma: torch.Tensor, *, on_grid: bool = True) -> torch.Tensor:
-    """MMD (B,) of p (B, K) and the exact uniform law.
-
-    The grid needs bandwidths for which ``grid_is_exact``. ``on_grid=False`` takes any bandwidth.
-    """
-    n_p = p.shape[1]
-    within, n_numbers = (_within_on_grid, _N_NODES) if on_grid else (_within_by_pairs, n_p**2)
-
-    def pieces_of(start: int, stop: int) -> list[Piece]:
-        return [
-            piece(p[group].double(), gamma[group].double())
-            for group in groups(start, stop, n_numbers, p.device)
-        ]
-
-    def piece(points: torch.Tensor, widths: torch.Tensor) -> Piece:
-        within_p, slope_p = within(points, widths)
-        field, slope_u, within_u = kernel_to_uniform(widths, points)
-        values = combine_means(within_p, field.mean(1), within_u, n_p, None)
-        slopes = (n_p / (n_p - 1) * slope_p - slope_u) * (2.0 / n_p)
-        return values.to(p.dtype), slopes.to(p.dtype)
-
-    def definition(p: torch.Tensor) -> torch.Tensor:
-        field, _, within_u = kernel_to_uniform(gamma, p)
-        return combine_means(_mean_kernel(p, p, gamma), field.mean(1), within_u, n_p, None)
-
-    return with_gradient(p, pieces_of, definition, len(p) * n_numbers)
+    return with_gradient(p, pieces_of, len(p) * _N_NODES)
 
 
 def grid_is_exact(gamma: torch.Tensor, n_p: int, n_u: int) -> bool:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
 import torch
 
-from .._base.environment import in_single_precision
+from .._base.environment import in_single_precision, refuse_second_derivative
 from .._base.threads import run_on_threads
 
 # The bandwidths are these factors times the median distance, the paper's 2^i for i = -4..4. There
@@ -77,65 +76,39 @@ def groups(start: int, stop: int, n_pairs: int, device: torch.device) -> Iterato
 
 
 def with_gradient(
-    points: torch.Tensor,
-    pieces_of: Callable[[int, int], Sequence[Piece]],
-    definition: Callable[[torch.Tensor], torch.Tensor],
-    n_numbers: int,
+    points: torch.Tensor, pieces_of: Callable[[int, int], Sequence[Piece]], n_numbers: int
 ) -> torch.Tensor:
     """Values (n,) of n points; their gradient is computed together with them, on threads.
 
     So the matrices of all pairs need not be kept for the backward pass. The gradient is that of the
-    sum of all values. It is right only if the caller sums the values, or if each value depends on
-    its own point alone.
-    ``pieces_of(start, stop)`` computes values and gradients of some of the points.
-    ``definition(points)`` computes the values by plain operations, for second derivatives.
-    `n_numbers` is how many numbers are computed in all; if it is small, one thread computes them.
+    sum of all values: it is right only if the caller sums the values, or if each value depends on
+    its own point alone. ``pieces_of(start, stop)`` computes values and gradients of some of the
+    points. `n_numbers` is how many numbers are computed in all; if it is small, one thread computes
+    them.
     """
-    values: torch.Tensor = _WithGradient.apply(points, pieces_of, definition, n_numbers)
+    values: torch.Tensor = _WithGradient.apply(points, pieces_of, n_numbers)
     return values
 
 
 class _WithGradient(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any, points: torch.Tensor, pieces_of: Any, definition: Any, n_numbers: int
-    ) -> torch.Tensor:
+    def forward(ctx: Any, points: torch.Tensor, pieces_of: Any, n_numbers: int) -> torch.Tensor:
         pieces = chain(*run_on_threads(len(points), pieces_of, n_numbers))
         values, gradients = zip(*pieces, strict=True)
-        ctx.save_for_backward(points, torch.cat(gradients))
-        ctx.definition = definition
+        ctx.save_for_backward(torch.cat(gradients))
         return torch.cat(values)
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        points, gradient = ctx.saved_tensors
-        (slopes,) = grad_outputs
-        if torch.is_grad_enabled():  # for a second derivative
-            values = ctx.definition(points)
-            (gradient,) = torch.autograd.grad(values, points, slopes, create_graph=True)
-        else:
-            gradient = gradient * slopes.view(-1, *[1] * (gradient.ndim - 1))
-        return gradient, None, None, None
-
-
-# Three functions contain the kernel and must change together. Tests compare them.
-
-
-def kernel(squared: torch.Tensor, gamma: torch.Tensor) -> torch.Tensor:
-    """The paper's kernel, a sum of nine Gaussians of the squared distances."""
-    gaussians = [torch.exp(-0.5 * squared / width.square()) for width in bandwidths(gamma)]
-    return torch.stack(gaussians).sum(0)
-
-
-def bandwidths(gamma: torch.Tensor) -> list[torch.Tensor]:
-    """Widths of the kernel's Gaussians, from the narrowest on, for a median distance."""
-    return [factor * gamma for factor in BANDWIDTH_FACTORS]
+        refuse_second_derivative()
+        (gradient,), (slopes,) = ctx.saved_tensors, grad_outputs
+        return gradient * slopes.view(-1, *[1] * (gradient.ndim - 1)), None, None
 
 
 def kernel_and_slope(
     squared: torch.Tensor, gamma: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The kernel and its derivative by the squared distance, fast and without autograd.
+    """The kernel, a sum of nine Gaussians, and its derivative by the squared distance.
 
     An exponential with its 4th and 16th power gives three Gaussians, so three exponentials give all
     nine. In float32 the error is 5e-6. With powers of a single exponential it would be 7e-3.
@@ -151,23 +124,6 @@ def kernel_and_slope(
             total += gaussian
             slope.add_(gaussian, alpha=BANDWIDTH_FACTORS[widest - halvings] ** -2)
     return total, slope.mul_(rate)
-
-
-def kernel_to_uniform(
-    gamma: torch.Tensor, p: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    r"""Closed forms for two classes: E_u k(p, u) at points p (rows, n), its slope, and E k(u, u').
-
-    With :math:`c = \gamma / \sqrt 2`, :math:`E_u k = c \sqrt{\pi / 2} [erf((1 - p) / c \sqrt 2)
-    + erf(p / c \sqrt 2)]`; its mean over p follows by integrating erf.
-    """
-    root = math.sqrt(math.pi)
-    width = torch.stack(bandwidths(gamma))  # c sqrt(2)
-    mean = root * width * (1 / width).erf() + width.square() * torch.expm1(-1 / width.square())
-    below, above = p / width[..., None], (1 - p) / width[..., None]
-    field = 0.5 * root * width[..., None] * (above.erf() + below.erf())
-    slope = torch.exp(-below.square()) - torch.exp(-above.square())
-    return field.sum(0), slope.sum(0), mean.sum(0)
 
 
 def combine_means(

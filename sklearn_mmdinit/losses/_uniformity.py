@@ -19,14 +19,7 @@ import numpy as np
 import torch
 
 from .._base.environment import full_precision
-from .._base.threads import run_on_threads
-from ._interval import (
-    FEW_POINTS,
-    closed_form_mmd,
-    grid_is_exact,
-    interval_median,
-    interval_mmd,
-)
+from ._interval import FEW_POINTS, grid_is_exact, interval_median, interval_mmd
 from ._shared import (
     MIN_BANDWIDTH,
     Piece,
@@ -34,15 +27,14 @@ from ._shared import (
     checked_predictions,
     combine_means,
     groups,
-    kernel,
     kernel_and_slope,
     with_gradient,
 )
 
 
 @full_precision()
-def uniformity(P: torch.Tensor, U: torch.Tensor, *, closed_form: bool = False) -> torch.Tensor:
-    r"""L_uni: the mean over inputs of the MMD between predictions and the uniform law.
+def uniformity(P: torch.Tensor, U: torch.Tensor) -> torch.Tensor:
+    r"""L_uni: the mean over inputs of the MMD between predictions and the uniform distribution.
 
     Parameters
     ----------
@@ -50,22 +42,17 @@ def uniformity(P: torch.Tensor, U: torch.Tensor, *, closed_form: bool = False) -
         Predictions (rows on the simplex) of K perturbed networks on B inputs.
     U : Tensor of shape (M, d)
         Uniform samples on the simplex, such as normalized Exp(1) draws.
-    closed_form : bool, default=False
-        Whether to compute expectations over the uniform law exactly, not from `U`; only for two
-        classes. The median bandwidth still depends on `U`.
 
     Returns
     -------
     Tensor, scalar
-        Eq. (uniformity_loss) of the paper, float32 or float64. It is differentiable with
-        respect to `P` any number of times, with the median bandwidth as a constant. Second and
-        higher derivatives keep all pairs in memory.
+        Eq. (uniformity_loss) of the paper, float32 or float64. It is differentiable once with
+        respect to `P`, with the median bandwidth as a constant.
 
     Raises
     ------
     ValueError
-        If `P` or `U` has another shape, too few rows or, on a CPU, no probabilities; or if the
-        closed form is asked for more than two classes.
+        If `P` or `U` has another shape, too few rows or, on a CPU, no probabilities.
 
     Examples
     --------
@@ -73,9 +60,9 @@ def uniformity(P: torch.Tensor, U: torch.Tensor, *, closed_form: bool = False) -
     >>> from sklearn_mmdinit.losses import uniformity
     >>> draws = torch.rand(2, 512, 1, 1, generator=torch.Generator().manual_seed(0))
     >>> first, second = torch.cat([draws, 1 - draws], dim=-1)
-    >>> same_law = uniformity(first, second[:, 0])
+    >>> same_distribution = uniformity(first, second[:, 0])
     >>> one_point = uniformity(torch.full((512, 1, 2), 0.5), second[:, 0])
-    >>> bool(abs(same_law) < 0.05 < one_point)
+    >>> bool(abs(same_distribution) < 0.05 < one_point)
     True
     """
     P = checked_predictions(P)
@@ -86,17 +73,15 @@ def uniformity(P: torch.Tensor, U: torch.Tensor, *, closed_form: bool = False) -
         n_each = f"{len(P)} and {len(U)}"
         raise ValueError(f"P needs two networks or more, and U two samples or more, got {n_each}")
     check_probabilities("U", U)
-    if closed_form and P.shape[-1] != 2:
-        raise ValueError(f"closed_form=True needs two classes, got {P.shape[-1]}; leave it out")
-    return _fastest_mmd(P.transpose(0, 1), U.to(P.dtype), closed_form).mean().to(P.dtype)
+    return _fastest_mmd(P.transpose(0, 1), U.to(P.dtype)).mean().to(P.dtype)
 
 
-def _fastest_mmd(P: torch.Tensor, U: torch.Tensor, closed_form: bool) -> torch.Tensor:
-    """MMD (B,) of predictions (B, K, d) and samples (M, d), by the fastest form that is exact.
+def _fastest_mmd(P: torch.Tensor, U: torch.Tensor) -> torch.Tensor:
+    """MMD (B,) of predictions (B, K, d) and samples (M, d), by the faster form that is exact.
 
-    The sum over all pairs works for any number of classes. For two classes there is also a grid. It
-    is faster with many points, because its size does not depend on K. It is exact if no bandwidth
-    is small.
+    The sum over all pairs works for any number of classes. For two classes and many points a grid
+    is ten times as fast, because its size does not depend on K. It is exact if no bandwidth is
+    small.
     """
     n_p, n_u = P.shape[1], len(U)
     if P.shape[2] == 2 and n_p + n_u > FEW_POINTS:
@@ -104,35 +89,14 @@ def _fastest_mmd(P: torch.Tensor, U: torch.Tensor, closed_form: bool) -> torch.T
         p, u = P[..., 0], U[:, 0].contiguous()
         gamma = interval_median(p.detach(), u)
         if grid_is_exact(gamma, n_p, n_u):
-            if closed_form:
-                return closed_form_mmd(p, gamma, on_grid=n_p > FEW_POINTS)
             return interval_mmd(p, u, gamma)
-    elif P.shape[2] == 2:
-        P, U = P.double(), U.double()
-    if closed_form:
-        # Not interval_median, whose error may be larger than a small bandwidth.
-        return closed_form_mmd(P[..., 0], median_bandwidth(P.detach(), U), on_grid=False)
     return mmd(P, U)
 
 
-def mmd_by_definition(P: torch.Tensor, U: torch.Tensor, gamma: torch.Tensor) -> torch.Tensor:
-    """MMD (B,) of predictions (B, K, d) and samples (M, d) with bandwidths gamma (B,)."""
-    widths = gamma[:, None, None]
-    within, between, within_u = (
-        kernel(squared, widths).mean(dim=(1, 2))
-        for squared in (
-            (P[:, :, None] - P[:, None]).square().sum(-1),
-            (P[:, :, None] - U).square().sum(-1),
-            (U[:, None] - U).square().sum(-1),
-        )
-    )
-    return combine_means(within, between, within_u, P.shape[1], len(U))
-
-
 def mmd(P: torch.Tensor, U: torch.Tensor, gamma: torch.Tensor | None = None) -> torch.Tensor:
-    """As ``mmd_by_definition``; the gradient is computed along with the values.
+    """MMD (B,) of predictions (B, K, d) and samples (M, d), over all pairs of points.
 
-    Without gamma the bandwidths are those of ``median_bandwidth``, from the same distances.
+    Bandwidths gamma (B,) are the median distances unless they are given.
     """
 
     def pieces_of(start: int, stop: int) -> list[Piece]:
@@ -141,21 +105,7 @@ def mmd(P: torch.Tensor, U: torch.Tensor, gamma: torch.Tensor | None = None) -> 
             for group, squared in _squared_distances(P, U, start, stop)
         ]
 
-    def definition(P: torch.Tensor) -> torch.Tensor:
-        widths = median_bandwidth(P.detach(), U) if gamma is None else gamma
-        return mmd_by_definition(P, U, widths)
-
-    return with_gradient(P, pieces_of, definition, len(P) * (P.shape[1] + len(U)) ** 2)
-
-
-def median_bandwidth(P: torch.Tensor, U: torch.Tensor) -> torch.Tensor:
-    """Median (B,) of all pairwise distances of predictions (B, K, d) and samples (M, d)."""
-
-    def medians(start: int, stop: int) -> torch.Tensor:
-        distances = _squared_distances(P, U, start, stop)
-        return torch.cat([_medians(squared, P.shape[1], len(U)) for _, squared in distances])
-
-    return torch.cat(run_on_threads(len(P), medians))
+    return with_gradient(P, pieces_of, len(P) * (P.shape[1] + len(U)) ** 2)
 
 
 def _values_and_gradients(

@@ -30,7 +30,7 @@ import torch
 from torch import nn
 
 from .._base.chunks import chunked
-from .._base.environment import in_single_precision
+from .._base.environment import in_single_precision, refuse_second_derivative
 from .._base.mlp import MLP
 from .._base.random_streams import StepRandom
 from . import NUMBERS_ON_GPU, chunks_of_networks, paper_std, uses_batch_statistics
@@ -221,15 +221,6 @@ def _regularised_cholesky(C: torch.Tensor) -> torch.Tensor:
     return torch.linalg.cholesky_ex(C + ridge)[0].to(C.dtype)
 
 
-def _refuse_second_derivative() -> None:
-    """Raise an error if a backward pass records a graph: second derivatives are not supported."""
-    if torch.is_grad_enabled():
-        raise RuntimeError(
-            "the gram sampler is differentiable once, and this backward pass has "
-            "create_graph=True; use sampler='functional' for second derivatives"
-        )
-
-
 class _NoiseOnSharedInputs(torch.autograd.Function):
     """Outputs m + L Z (K R, n_out) of K networks with the same inputs, and so the same m and L."""
 
@@ -246,7 +237,7 @@ class _NoiseOnSharedInputs(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        _refuse_second_derivative()
+        refuse_second_derivative()
         return grad_outputs[0].view(ctx.shape).sum(0), None, None
 
 
@@ -310,7 +301,7 @@ class _GramLinear(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        _refuse_second_derivative()
+        refuse_second_derivative()
         H, weight, Z, L = ctx.saved_tensors
         G = grad_outputs[0].contiguous()
         grad_H = grad_weight = None

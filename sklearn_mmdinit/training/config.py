@@ -71,12 +71,6 @@ class Config:
         return any((self.uniformity_weight, self.degeneracy_weight, self.detachment_weight))
 
     @property
-    def closed_form(self) -> bool:
-        """Whether expectations over the uniform distribution are exact, not means over samples."""
-        # With coherence few networks are drawn.
-        return self.coherence is not None and self.n_classes == 2
-
-    @property
     def term_names(self) -> tuple[str, ...]:
         """Names of what :func:`sklearn_mmdinit.training.loop.loss_terms` returns."""
         names = ["loss", *(("uniformity", "degeneracy") if self.has_paper_terms else ())]
