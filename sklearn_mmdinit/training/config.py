@@ -27,9 +27,9 @@ _COHERENT = {
     "max_iter": 0,  # replaced below
     **dict.fromkeys(PAPER_WEIGHTS, 0.0),
 }
-# With coherence and max_iter="auto" a training has at least m and at most max(m, 1,500) steps.
-# m is n_samples / 20, kept between 225 and 3,000.
-_ROWS_FOR_EACH_STEP, _SMALLEST_MINIMUM, _LARGEST_MINIMUM, _MAXIMUM = 20, 225, 3000, 1500
+# With coherence and max_iter="auto" a training has at least n_samples / 20 steps, kept between these
+# limits, and at most the second of them.
+_ROWS_FOR_EACH_STEP, _FEWEST, _MOST = 20, 225, 3000
 
 # Weight of L_coh beside the paper's terms. Without them it only scales the loss.
 COHERENCE_WEIGHT = 16.0
@@ -116,8 +116,7 @@ def resolve(
         n_pairs = most_rows = min(int(coherence.batch_size), n_rows)
         term = CoherenceConfig(float(separation), float(coherence.walk_length), n_pairs)
         if is_auto(parameters["max_iter"]):
-            fewest = min(max(n_rows // _ROWS_FOR_EACH_STEP, _SMALLEST_MINIMUM), _LARGEST_MINIMUM)
-            most = max(fewest, _MAXIMUM)
+            fewest, most = min(max(n_rows // _ROWS_FOR_EACH_STEP, _FEWEST), _MOST), _MOST
             defaults["max_iter"] = math.ceil(most / (n_rows // n_pairs))
     chosen = {
         name: default if is_auto(parameters[name]) else parameters[name]

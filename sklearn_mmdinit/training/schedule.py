@@ -37,11 +37,12 @@ def has_converged(levels: Sequence[float], separation: float) -> bool:
     """Whether L_coh has stopped falling, and predictions depend on the row.
 
     L_coh is rho, the separation, if the predictions for all rows move together (C = 1), and
-    1 - 1 / (4 rho) if C = 1 / (2 rho) for any two rows. The limit is halfway between them. Below
-    rho = 1 they are too near to be told apart: the limit is that of 1.
+    1 - 1 / (4 rho) if C = 1 / (2 rho) for any two rows, which asks nothing of the data. The limit
+    is halfway between the two, and at most 1. Below rho = 1 they are too near to be distinguished:
+    the limit is that of 1.
     """
     rho = max(separation, 1.0)
-    limit = (rho + 1.0 - 1.0 / (4.0 * rho)) / 2.0
+    limit = min((rho + 1.0 - 1.0 / (4.0 * rho)) / 2.0, 1.0)
     return not is_still_falling(levels) and levels[-1] < limit
 
 
