@@ -6,13 +6,11 @@ from .classifiers import MLPClassifier, NetClassifier
 from .coherence import Coherence
 from .embedding_classifier import EmbeddingClassifier
 from .initializer import MMDInitializer
-from .learned_features import LearnedFeatures
 from .mmd_init import mmd_init_
 from .objective import MMDObjective, MMDTerms
 from .random_view import RandomView
-from .stacking import StackedStartsClassifier
 from .theta0 import Architecture, Theta0, load_theta0, save_theta0
-from .transforms import OrientedGradients, RandomAffine, RandomCorruption
+from .transforms import OrientedGradients, RandomAffine
 
 __version__ = "0.1.0"
 
@@ -21,7 +19,6 @@ __all__ = [
     "Architecture",
     "Coherence",
     "EmbeddingClassifier",
-    "LearnedFeatures",
     "MLPClassifier",
     "MMDInitializer",
     "MMDObjective",
@@ -29,9 +26,7 @@ __all__ = [
     "NetClassifier",
     "OrientedGradients",
     "RandomAffine",
-    "RandomCorruption",
     "RandomView",
-    "StackedStartsClassifier",
     "Theta0",
     "diagnostics",
     "load_theta0",

@@ -119,12 +119,6 @@ def is_fitted_initializer(source: Any) -> bool:
     return hasattr(source, "get_params") and theta0_in(source) is not None
 
 
-def fitted_or_cloned(given: Sequence[Any], cloned: Sequence[Any]) -> list[Any]:
-    """The clones; a fitted initializer itself takes the place of its clone, which is unfitted."""
-    pairs = zip(given, cloned, strict=True)
-    return [one if is_fitted_initializer(one) else its_clone for one, its_clone in pairs]
-
-
 def _unfrozen(source: Any) -> Any:
     # A FrozenEstimator has the attributes of its estimator, but not the parameters.
     return source.estimator if isinstance(source, FrozenEstimator) else source

@@ -21,10 +21,9 @@ from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GroupKFold, PredefinedSplit
-from sklearn.neighbors import KNeighborsClassifier, KNeighborsTransformer
+from sklearn.neighbors import KNeighborsTransformer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
-from sklearn.svm import SVC
 from skorch.callbacks import EarlyStopping
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
@@ -66,8 +65,6 @@ initializer = learn(mm.MMDInitializer, hidden_layer_sizes=(3,), **SHORT)
 of_module = learn(mm.MMDInitializer, **SHORT)
 classifier = learn(mm.MLPClassifier, data=TWO, hidden_layer_sizes=(3,), max_iter=1)
 net = learn(mm.NetClassifier, data=TWO, max_iter=1)
-STACKED = {"estimator": mm.MLPClassifier((3,), max_iter=1), "starts": [None]}
-stacked = learn(mm.StackedStartsClassifier, data=TWO, **STACKED)
 
 
 def coherence(**params):
@@ -84,10 +81,6 @@ def unfitted(name):
 
 def affine(X=IMAGES, rng=RNG, **params):
     return mm.RandomAffine(**params)(X, rng)
-
-
-def corruption(rng=RNG, **params):
-    return mm.RandomCorruption(**params)(X, rng)
 
 
 def gradients(X=IMAGES, **params):
@@ -210,7 +203,7 @@ EMBEDDED = {
     "embedding.*read-only": lambda X: X.__imul__(2.0),
 }
 USELESS = (mm.MMDInitializer(coherence="auto"), make_pipeline(PCA(2), mm.MMDInitializer()))
-WITHOUT_GRAPH = {"n_neighbors": 0, "augmentation": mm.RandomCorruption()}
+WITHOUT_GRAPH = {"n_neighbors": 0, "augmentation": mm.RandomAffine()}
 NEGATIVE, MISSING = -np.eye(24, k=3), np.eye(24, k=-3) * np.nan
 MASKED = np.ma.masked_equal(np.eye(24, k=1), 0)
 table(
@@ -310,36 +303,9 @@ table(smooth.to_sklearn, ("alpha", (0.0,), ValueError, "activation.*'gelu'"))
 table(margins.to_sklearn, ("alpha", (0.0,), ValueError, "criterion.*MultiMarginLoss"))
 
 table(
-    stacked,
-    *numbers("cv min_advantage", -1),
-    ("starts", (3, "x", []), EITHER),
-    ("starts", ([None, 3],), TypeError, "starts|warm_start_from"),
-    ("estimator", (3, "x", StandardScaler(), mm.MLPClassifier), TypeError),
-    ("estimator", ((64, 64),), TypeError, r"StackedStartsClassifier\(MLPClassifier\(\(64, 64\)"),
-    ("classifiers", ("forest", [StandardScaler()]), TypeError),
-    ("student", ("forest", SVC, KNeighborsClassifier(), SVC()), TypeError),
-    ("X", (FITTED.transform(X),), ValueError),
-    ("X_unlabelled", FEWER, EITHER),
-)
-
-features = learn(mm.LearnedFeatures, initializers=[UNSET])
-table(
-    features,
-    ("initializers", (3, "x", []), EITHER),
-    ("initializers", ([3], [mm.MMDInitializer], [mm.MLPClassifier()]), TypeError),
-    ("hidden_layer_sizes", (0, "x", (5,)), ValueError),
-    ("with_row", ("yes", 2), EITHER),
-    ("n_classes", (1, 0.5, "x"), EITHER),
-    ("random_state", ("seed",), ValueError, "seed"),
-)
-
-embedding_classifier = learn(mm.EmbeddingClassifier, data=TWO, features=None, unlabelled_label=-1)
-table(
-    embedding_classifier,
+    learn(mm.EmbeddingClassifier, data=TWO),
     ("y", (-y,), ValueError, r"at least two classes, got \[0\]"),
-    ("y", (y - y - 1,), ValueError, "y has no labelled rows"),
-    ("features", ("none", WithoutSetParams()), ValueError),
-    ("features", USELESS, ValueError, "unchanged; use output='hidden'"),
+    ("y", (y - y - 1,), ValueError, r"at least two classes, got \[\]"),
 )
 
 # Images and tables.
@@ -352,7 +318,6 @@ table(
     ("X", (IMAGES.astype(np.uint8),), EITHER, "uint8"),
     ("X", OTHER_SHAPES, ValueError, "image_shape"),
 )
-table(corruption, *numbers("p", NAN, -1, 1.1), ("rng", (np.random.RandomState(0),), TypeError))
 table(
     gradients,
     *numbers("cell_size n_orientations floor", -1),
@@ -425,11 +390,11 @@ COLUMNS = {
 FRAMES = {f"'c' holds {word}": pd.DataFrame({"a": X[:8, 0], "c": c}) for word, c in COLUMNS.items()}
 FRAMES["'c' holds 'v'"] = pl.DataFrame({"a": X[:8, 0], "c": ["v"] * 8})
 of_frame = mm.MMDInitializer((3,), **SHORT).fit(pd.DataFrame(X[:, :2], columns=["a", "c"]))
-of_tables = (initializer, partial(classifier, y=y[:8]), partial(stacked, y=y[:8], classifiers=[]))
+of_tables = (initializer, partial(classifier, y=y[:8]))
 for call in (*of_tables, of_frame.transform):
     table(call, ("X", FRAMES, EITHER))
 first_step, eight = learn(mm.MMDInitializer, "partial_fit", **SHORT), partial(classifier, y=y[:8])
-for call in (initializer, first_step, FITTED.score, eight, features, classifier().predict):
+for call in (initializer, first_step, FITTED.score, eight, classifier().predict):
     table(call, *(("X", *row) for row in ROWS))
     table(call, ("X", (TensorDataset(torch.zeros(8, 4)), iter(X)), TypeError, "Dataset"))
     table(call, ("X", {r"dim 3|\(4, 1\)": np.zeros((8, 4, 1))}, ValueError))
@@ -556,7 +521,6 @@ for call in (diagnostics.degenerate_softmax_ratio, diagnostics.prediction_sample
         source=FITTED,
         X=X,
     )
-table(diagnostics.neighbor_agreement, ("y", ([0, 1, -1],), ValueError), X=X[:3])
 table(diagnostics.dead_neuron_ratio, ("source", (of_tanh,), ValueError, "ReLU"), X=X)
 kernel = diagnostics.coherence_kernel
 table(kernel, ("X", (csr_array(X),), TypeError, "[Ss]parse"), source=FITTED)

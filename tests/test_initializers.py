@@ -26,10 +26,8 @@ from helpers import SAME_DRAWS, seeded
 from nets import assert_same_arrays, assert_same_fit
 from sklearn_mmdinit import (
     Coherence,
-    LearnedFeatures,
     MLPClassifier,
     MMDInitializer,
-    StackedStartsClassifier,
 )
 from test_checkpoint import before_steps, interrupted_at
 
@@ -563,14 +561,10 @@ def test_the_number_of_classes_is_that_of_labels(y, n_classes):
 def test_labels_are_one_for_each_row_and_may_be_a_column():
     X, y = np.random.default_rng(0).normal(size=(24, 4)), np.arange(24) % 4 - 1
     init = MMDInitializer((3,), max_iter=0, random_state=0)
-    features = LearnedFeatures([init])
     for column in (y[:, None], pd.DataFrame({"label": y})):
         with pytest.warns(DataConversionWarning, match="column-vector"):
             assert init.fit(X, column).config_.n_classes == 3
-        with pytest.warns(DataConversionWarning, match="column-vector"):
-            (learned,) = features.fit(X, column).initializers_
-        assert learned.config_.n_classes == 3
-    for fit in (init.fit, init.fit_transform, init.partial_fit, features.fit):
+    for fit in (init.fit, init.fit_transform, init.partial_fit):
         with pytest.raises(ValueError, match=r"\[24, 20\]"):
             fit(X, y[:20])
 
@@ -579,11 +573,8 @@ def test_few_rows_that_all_have_a_label_are_a_warning():
     X, y = np.random.default_rng(0).normal(size=(120, 4)), np.arange(120) % 3
     init, few = MMDInitializer((3,), max_iter=0), slice(50)
     start = MLPClassifier(warm_start_from=clone(init), max_iter=0, unlabelled_label=-1)
-    network = MLPClassifier((3,), max_iter=0)
-    stack = StackedStartsClassifier(network, [None, clone(init)], classifiers=[], cv=2)
-    features = clone(stack).set_params(starts=[None], features=LearnedFeatures([clone(init)]))
     start_alone = clone(start).set_params(unlabelled_label=None)
-    for fit in (init.fit, start_alone.fit, stack.fit, features.fit):
+    for fit in (init.fit, start_alone.fit):
         with pytest.warns(UserWarning, match="50 labelled rows"):
             fit(X[few], y[few])
     with warnings.catch_warnings():
@@ -593,5 +584,3 @@ def test_few_rows_that_all_have_a_label_are_a_warning():
         init.fit(X[few], np.where(y[few] > 0, y[few], -1))
         start.fit(X, np.where(np.arange(120) < 50, y, -1))
         start_alone.fit(X[few], y[few], X_unlabelled=X)
-        stack.fit(X[few], y[few], X_unlabelled=X)
-        stack.set_params(starts=[None, init.fit(X, y)]).fit(X[few], y[few])

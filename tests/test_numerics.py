@@ -14,12 +14,10 @@ from torch import nn
 from helpers import CPU, LARGE, SMALL, as_a_team_of, normal, threads
 from sklearn_mmdinit import (
     Coherence,
-    LearnedFeatures,
     MLPClassifier,
     MMDInitializer,
     OrientedGradients,
     RandomAffine,
-    StackedStartsClassifier,
 )
 from sklearn_mmdinit._base.chunks import chunked
 from sklearn_mmdinit._base.environment import check_float32
@@ -209,11 +207,6 @@ def classifier(**params):
     return MLPClassifier((8,), max_iter=1, random_state=0, **params)
 
 
-def stacked():
-    alone = {"starts": [None], "classifiers": [], "cv": 2, "random_state": 0}
-    return StackedStartsClassifier(classifier(), **alone)
-
-
 UNDER_AUTOCAST = {
     "fit": lambda X, y: initializer().fit(X).coefs_[0],
     "partial_fit": lambda X, y: initializer(batch_norm=True).partial_fit(X).coefs_[0],
@@ -222,8 +215,6 @@ UNDER_AUTOCAST = {
     "transform": lambda X, y: initializer(output="hidden").fit_transform(X),
     "classifier": lambda X, y: classifier().fit(X, y).predict_proba(X),
     "one epoch": lambda X, y: classifier().partial_fit(X, y, [0, 1]).coefs_[0],
-    "stacking": lambda X, y: stacked().fit(X, y).predict_proba(X),
-    "features": lambda X, y: LearnedFeatures([initializer()]).fit_transform(X),
     "samples": lambda X, y: prediction_samples(initializer().fit(X), X, random_state=0),
     "ratio": lambda X, y: dead_neuron_ratio(initializer().fit(X), X, random_state=0),
     "kernel": lambda X, y: coherence_kernel(initializer().fit(X), X),

@@ -64,8 +64,7 @@ def elsewhere(tmp_path, monkeypatch):
 def in_short(monkeypatch):
     """Initial weights are learned in a moment: the names and arguments of a page are tested."""
     Short.fits.clear()
-    for place in ("", ".embedding_classifier", ".learned_features"):
-        monkeypatch.setattr(f"sklearn_mmdinit{place}.MMDInitializer", Short)
+    monkeypatch.setattr("sklearn_mmdinit.MMDInitializer", Short)
     short = {"max_iter": 1, "n_perturbations": 4}
     monkeypatch.setattr(
         "sklearn_mmdinit.mmd_init_", lambda *args, **given: mmd_init_(*args, **given | short)

@@ -14,7 +14,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
 from nets import Counting, fits
-from sklearn_mmdinit import EmbeddingClassifier, MLPClassifier, StackedStartsClassifier
+from sklearn_mmdinit import MLPClassifier
 
 
 @pytest.fixture(scope="module")
@@ -64,19 +64,14 @@ def test_where_all_rows_have_a_label_it_is_said(data):
     with pytest.warns(UserWarning, match="y has no rows with unlabelled_label=-1"):
         assert small(unlabelled_label=-1).fit(X[::3], few[::3]).classes_.tolist() == [0, 1, 2]
     # It encodes labels: -1 becomes 0, and a class.
-    for member in (small(unlabelled_label=-1), EmbeddingClassifier(None, unlabelled_label=-1)):
-        with pytest.warns(UserWarning, match="VotingClassifier or cross_val_predict"):
-            VotingClassifier([("member", member)]).fit(X, few)
+    with pytest.warns(UserWarning, match="VotingClassifier or cross_val_predict"):
+        VotingClassifier([("member", small(unlabelled_label=-1))]).fit(X, few)
     # Those who bring them in another way, name all classes, or set no marker need not be told.
     small(unlabelled_label=-1, warm_start_from=tiny()).fit(X, y, X_unlabelled=further)
     small(unlabelled_label=-1).fit(X, y, classes=[0, 1, 2])
     small().fit(X, y)
 
 
-STACKED = StackedStartsClassifier(small(), [None], classifiers=[], cv=2, random_state=0)
-
-
-@pytest.mark.parametrize("clf", [small(), STACKED, EmbeddingClassifier(None)])
 @pytest.mark.parametrize(
     ("mark", "names", "words"),
     [
@@ -86,10 +81,10 @@ STACKED = StackedStartsClassifier(small(), [None], classifiers=[], cv=2, random_
         ("?", ["a", "b", "c", "x"], r"\['a', 'b', 'c', 'x'\] is learned .* pass it as unlabelled"),
     ],
 )
-def test_a_marker_that_is_not_in_y_is_a_warning(clf, mark, names, words, data):
+def test_a_marker_that_is_not_in_y_is_a_warning(mark, names, words, data):
     X, _, few, _ = data
     y = np.array(names)[few]
-    clf = clone(clf).set_params(unlabelled_label=mark)
+    clf = small(unlabelled_label=mark)
     with pytest.warns(
         UserWarning, match=f"no rows with unlabelled_label={re.escape(repr(mark))}.*{words}"
     ):
@@ -99,10 +94,9 @@ def test_a_marker_that_is_not_in_y_is_a_warning(clf, mark, names, words, data):
 
 def test_a_class_that_looks_like_a_marker_can_be_named(data):
     X, _, few, _ = data
-    for clf in (small(), STACKED):
-        named = clone(clf).fit(X, few, classes=[-1, 0, 1, 2])
-        assert named.classes_.tolist() == [-1, 0, 1, 2]
-        named.score(X, few)
+    named = small().fit(X, few, classes=[-1, 0, 1, 2])
+    assert named.classes_.tolist() == [-1, 0, 1, 2]
+    named.score(X, few)
     clf = small().fit(X[few >= 0], few[few >= 0])
     with pytest.warns(UserWarning, match="-1 in y counts as a wrong prediction; set unlabelled"):
         clf.score(X, few)
@@ -152,12 +146,9 @@ def test_labels_that_are_missing_are_no_class(kind, data):
 
 
 @pytest.mark.filterwarnings("ignore:all labelled rows are of one class")
-@pytest.mark.parametrize("stacked", [False, True])
-def test_labels_may_miss_a_class_that_is_named(stacked, data):
+def test_labels_may_miss_a_class_that_is_named(data):
     X, y, _, _ = data
     some, clf = y != 1, small(validation_split=None)
-    if stacked:
-        clf = StackedStartsClassifier(clf, [None, tiny()], classifiers=[], cv=2, random_state=0)
     clf.fit(X[some], y[some], classes=[2, 1, 0])
     assert clf.classes_.tolist() == [0, 1, 2]
     assert clf.predict_proba(X).shape == (90, 3)
