@@ -96,8 +96,8 @@ class Coherence(BaseEstimator):
     augmentation : callable or None, default=None
         ``augmentation(rows, rng)`` takes rows (n, ...) and a :class:`numpy.random.Generator`, and
         returns rows of the same shape, each changed at random in a way that keeps its class. Both
-        rows of every positive pair are augmented in each step. :class:`RandomAffine` is for images,
-        :class:`RandomCorruption` for tables. Neighbours are those of the unchanged rows.
+        rows of every positive pair are augmented in each step. :class:`RandomAffine` is for images.
+        Neighbours are those of the unchanged rows.
 
         The augmentation may also be an nn.Module, such as a transform of torchvision or kornia, or
         a function of one argument (others may have defaults). It then takes a tensor (n, ...) on
@@ -110,7 +110,6 @@ class Coherence(BaseEstimator):
     MMDInitializer : Takes this as its parameter ``coherence``.
     OrientedGradients : An embedding of images.
     RandomAffine : An augmentation of images.
-    RandomCorruption : An augmentation of tables.
     RandomView : An augmentation of photographs.
     sklearn_mmdinit.diagnostics.coherence_kernel : C of a fitted initializer.
 

@@ -1,4 +1,4 @@
-"""Augmentations of images and tables, and features of images for the search of neighbours.
+"""Augmentations of images, and features of images for the search of neighbours.
 
 Images are flat rows, or have the axes (height, width), (channels, height, width) or (height, width,
 channels).
@@ -21,7 +21,7 @@ from torch.nn.functional import affine_grid, avg_pool2d, grid_sample, pad
 from ._base.environment import array_of, without_caller_settings
 from ._base.validation import AUTO, check_argument, check_parameters, integers, is_auto, numbers
 
-__all__ = ["OrientedGradients", "RandomAffine", "RandomCorruption"]
+__all__ = ["OrientedGradients", "RandomAffine"]
 
 _NUMBERS_AT_A_TIME = 6_000_000  # of histograms; 100 MB with what is computed on the way
 _CELLS_A_SIDE = 14
@@ -189,68 +189,6 @@ class RandomAffine(BaseEstimator):
         x = np.stack([xx, xy * height / width, right], axis=1)
         y = np.stack([yx * width / height, yy, below], axis=1)
         return np.stack([x, y], axis=1)
-
-
-class RandomCorruption(BaseEstimator):
-    r"""Replaces random entries by those of other rows, for ``Coherence(augmentation=)``.
-
-    Each entry of a row is replaced with probability p by the entry of another row in the same
-    column, as in SCARF [1]_ and VIME [2]_. It suits tables with many columns of categories or
-    counts, if a single column matters little. If columns depend on each other, it makes rows that
-    real data do not have.
-
-    Parameters
-    ----------
-    p : float, default=0.3
-        Probability that an entry is replaced, from 0 to 1.
-
-    See Also
-    --------
-    sklearn_mmdinit.Coherence : Augments both rows of its positive pairs.
-    RandomAffine : Small changes of images.
-
-    Notes
-    -----
-    The other row is drawn anew for each entry, from the same array. In training this array is a
-    mini-batch of positive pairs, and so nearly a random sample of the data.
-
-    References
-    ----------
-    .. [1] D. Bahri, H. Jiang, Y. Tay and D. Metzler, "SCARF: Self-Supervised Contrastive Learning
-       using Random Feature Corruption", arXiv 2106.15147, 2021.
-    .. [2] J. Yoon, Y. Zhang, J. Jordon and M. van der Schaar, "VIME: Extending the Success of
-       Self- and Semi-supervised Learning to Tabular Domain", NeurIPS 2020.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn_mmdinit import RandomCorruption
-    >>> X = np.array([[0, 10, 20], [1, 11, 21], [2, 12, 22]])
-    >>> RandomCorruption(p=0.5)(X, np.random.default_rng(0))
-    array([[ 0, 12, 22],
-           [ 2, 11, 21],
-           [ 2, 12, 22]])
-    """
-
-    _parameter_constraints: ClassVar = {"p": [numbers(0, 1, "both")]}
-
-    def __init__(self, p: float = 0.3) -> None:
-        self.p = p
-
-    def __call__(self, X: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Return a copy of rows X (n, ...), of any type, in which random entries are replaced.
-
-        A single row stays unchanged.
-        """
-        check_parameters(self)
-        check_argument("rng", rng, np.random.Generator)
-        changed, n = np.array(X), len(X)
-        if n < 2:
-            return changed
-        row, *column = np.nonzero(rng.random(changed.shape) < self.p)
-        source_row = (row + rng.integers(1, n, len(row))) % n
-        changed[(row, *column)] = np.asarray(X)[(source_row, *column)]
-        return changed
 
 
 class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):

@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from helpers import seeded, threads
 from nets import Conv, digit_images
-from sklearn_mmdinit import Coherence, RandomCorruption, mmd_init_
+from sklearn_mmdinit import Coherence, RandomAffine, mmd_init_
 from sklearn_mmdinit._base.random_streams import permutation
 
 SMALL = {"n_perturbations": 4, "batch_size": 16, "max_iter": 2, "window": 3, "random_state": 0}
@@ -256,14 +256,14 @@ def test_augmentations_change_both_views():
     loader = DataLoader(TensorDataset(IMAGES, IMAGES), 16)
     with pytest.warns(UserWarning, match="two equal views .*Coherence\\(augmentation=augment"):
         unchanged = learned(loader, coherence=Coherence())
-    for augmentation in (RandomCorruption(), noisy):
+    for augmentation in (RandomAffine(), noisy):
         params = {"coherence": Coherence(augmentation=augmentation)}
         found = learned(loader, **params)
         assert_same(learned(loader, **params), found)
         assert found[0] != unchanged[0]
 
 
-@pytest.mark.parametrize("augmentation", [RandomCorruption(), noisy])
+@pytest.mark.parametrize("augmentation", [RandomAffine(), noisy])
 def test_without_a_graph_an_example_is_paired_with_itself(augmentation):
     two, one = Coherence(augmentation=augmentation), Coherence(n_neighbors=0, batch_size=16)
     expected = learned(DataLoader(TensorDataset(IMAGES, IMAGES), 16), coherence=two, gain=1.0)

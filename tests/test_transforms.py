@@ -7,7 +7,7 @@ import pytest
 from scipy import ndimage
 
 from helpers import images
-from sklearn_mmdinit import OrientedGradients, RandomAffine, RandomCorruption
+from sklearn_mmdinit import OrientedGradients, RandomAffine
 
 STILL = {"degrees": 0.0, "shift": 0.0, "scale": 0.0, "shear": 0.0}
 
@@ -90,36 +90,6 @@ def test_no_images_and_rows_that_cannot_be_written_to_are_images_too():
     X.setflags(write=False)
     np.testing.assert_array_equal(affine(shift=1.0)(X), expected)
     assert affine(shift=1.0)(X.astype(np.float32)).dtype == np.float32
-
-
-# RandomCorruption
-
-
-@pytest.mark.parametrize("shape", [(40,), (2, 4, 5)])
-def test_entries_come_from_the_same_column_of_another_row(shape):
-    n = 500
-    X = np.arange(n * 40).reshape(n, *shape)  # each entry says where it is from
-    changed = RandomCorruption(p=0.3)(X, np.random.default_rng(0))
-    assert changed.dtype == X.dtype
-    row, column = np.divmod(changed.reshape(n, 40), 40)
-    np.testing.assert_array_equal(column, np.broadcast_to(np.arange(40), (n, 40)))
-    replaced = row != np.arange(n)[:, None]
-    assert replaced.mean() == pytest.approx(0.3, abs=0.01)
-    # As often in each row and column, from any row, and apart from each other.
-    assert replaced.mean(axis=0).std() == pytest.approx(np.sqrt(0.21 / n), rel=0.4)
-    assert np.bincount(row[replaced], minlength=n).std() == pytest.approx(np.sqrt(12), rel=0.2)
-    assert np.corrcoef(replaced[:, 0], replaced[:, 1])[0, 1] == pytest.approx(0.0, abs=0.15)
-    assert len(np.unique(row[0][replaced[0]])) > 0.8 * replaced[0].sum()
-
-
-def test_two_rows_exchange_everything_and_one_keeps_it():
-    X = images(2, 3, 4).astype(np.float32)
-    X.setflags(write=False)
-    rng = np.random.default_rng(0)
-    np.testing.assert_array_equal(RandomCorruption(p=1.0)(X, rng), X[::-1])
-    np.testing.assert_array_equal(RandomCorruption(p=0.0)(X, rng), X)
-    np.testing.assert_array_equal(RandomCorruption(p=1.0)(X[:1], rng), X[:1])
-    assert RandomCorruption()(X[:0], rng).shape == (0, 3, 4)
 
 
 # OrientedGradients
