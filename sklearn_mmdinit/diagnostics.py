@@ -1,23 +1,21 @@
-"""Measures a theta0 as the paper does, and checks whether coherence may help.
+"""Measures a theta0 as the paper does.
 
-:func:`neighbor_agreement` takes only data. Every other function takes a fitted initializer, a
-fitted classifier or the :class:`~sklearn_mmdinit.Theta0` of a perceptron. It measures the initial
-weights of a classifier, not the trained ones, and removes the gain from theta0 first. The defaults
-of `degenerate_softmax_ratio` and `dead_neuron_ratio` are the paper's.
+Every function takes a fitted initializer, a fitted classifier or the
+:class:`~sklearn_mmdinit.Theta0` of a perceptron. It measures the initial weights of a classifier,
+not the trained ones, and removes the gain from theta0 first. The defaults of
+`degenerate_softmax_ratio` and `dead_neuron_ratio` are the paper's.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from numbers import Real
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
-from sklearn.linear_model import LogisticRegression
-from sklearn.utils import check_array, check_random_state, column_or_1d
-from sklearn.utils.validation import check_consistent_length, validate_data
+from sklearn.utils import check_array, check_random_state
+from sklearn.utils.validation import validate_data
 from torch import nn
 
 from . import losses
@@ -25,11 +23,7 @@ from ._base.environment import array_of, check_float32, without_caller_settings
 from ._base.module_factory import ModuleFactory
 from ._base.random_streams import StepRandom, seeds_of
 from ._base.validation import check_argument, check_fits_in_memory, integers, numbers
-from .coherence import coherence_of
-from .fine_tuning import labels
 from .fine_tuning.head import body_of
-from .graph.edges import neighbor_graph
-from .graph.label_spreading import spread_labels
 from .networks.builder import NetworkBuilder
 from .networks.info import perturbed_logits
 from .networks.passes import batch_norms, hidden_activations, hooked
@@ -37,11 +31,9 @@ from .theta0 import theta0_in
 from .training.loop import training_threads
 
 __all__ = [
-    "NeighborAgreement",
     "coherence_kernel",
     "dead_neuron_ratio",
     "degenerate_softmax_ratio",
-    "neighbor_agreement",
     "prediction_samples",
 ]
 
@@ -307,155 +299,3 @@ def coherence_kernel(source: Any, X: Any) -> np.ndarray:
             f"{reached}, and C overflows float32: give X on the scale that theta0 was learned on"
         )
     return kernel
-
-
-class NeighborAgreement(NamedTuple):
-    """The result of :func:`neighbor_agreement`; ``str`` gives a sentence.
-
-    Parameters
-    ----------
-    neighbors, linear, most_frequent : float
-        Accuracy on held-out labels: of neighbours, of a linear model, and of always predicting the
-        most frequent class.
-    n_labels : int
-        Number of labels held out.
-    interval : tuple of float
-        95 % interval of `neighbors` minus the larger of `linear` and `most_frequent`, by the method
-        of Bonett and Price for paired proportions. If it holds 0, ``str`` gives no advice.
-
-    Examples
-    --------
-    >>> from sklearn_mmdinit.diagnostics import NeighborAgreement
-    >>> print(NeighborAgreement(0.9, 0.7, 0.3, n_labels=50, interval=(0.03, 0.35)))
-    Of 50 held-out labels neighbours predict 90 %, a linear model 70 %, the most frequent class
-    30 %. Neighbours minus the better of the other two: +3 to +35 points (95 % interval). Coherence
-    may help.
-    """
-
-    neighbors: float
-    linear: float
-    most_frequent: float
-    n_labels: int
-    interval: tuple[float, float]
-
-    def __str__(self) -> str:
-        lower, upper = self.interval
-        advice = "These labels do not show whether coherence may help."
-        if lower > 0:
-            advice = "Coherence may help."
-        elif upper < 0:
-            advice = "Coherence may not help; let StackedStartsClassifier decide."
-        return (
-            f"Of {self.n_labels} held-out labels neighbours predict {100 * self.neighbors:.0f} %, "
-            f"a linear model {100 * self.linear:.0f} %, the most frequent class "
-            f"{100 * self.most_frequent:.0f} %. Neighbours minus the better of the other two: "
-            f"{_points(lower)} to {_points(upper)} points (95 % interval). {advice}"
-        )
-
-
-def _points(difference: float) -> str:
-    """A difference of accuracies in whole points; with one digit where that rounds to 0."""
-    points = 100 * difference
-    digits = ".0f" if abs(points) > 0.5 else ".1g"
-    return f"{points:+{digits}}" if points else "0"
-
-
-def _interval_of_difference(first: np.ndarray, second: np.ndarray) -> tuple[float, float]:
-    """95 % interval of a difference of accuracies; `first`, `second`: which rows (n,) are right."""
-    # Adds a row that only `first` has right, and one that only `second` has right, so that the
-    # interval is not too narrow if there are few rows.
-    n = len(first) + 2
-    only_first, only_second = (
-        (np.sum(a & ~b) + 1) / n for a, b in ((first, second), (second, first))
-    )
-    difference = only_first - only_second
-    error = 1.96 * math.sqrt((only_first + only_second - difference**2) / n)
-    return max(float(difference - error), -1.0), min(float(difference + error), 1.0)
-
-
-def neighbor_agreement(
-    X: Any, y: Any, *, unlabelled_label: Any = -1, cv: int = 5, random_state: Any = None
-) -> NeighborAgreement:
-    """Compare how well neighbours and a linear model predict held-out labels, without training.
-
-    Neighbours predict by random walks from each held-out row. A walk that ends at a row with a
-    label votes for this label. Walks have about 37 edges in the mean, and at most 120. The graph is
-    that of ``coherence="auto"``, with edges in both directions. The linear model is logistic
-    regression. If neighbours are better, this is a weak sign that coherence helps. This sign was
-    right on 18 of 24 data sets, both with 5 and with 20 labels a class. The constant answer that
-    coherence does not help was right on 15 with 5 labels a class, and on 17 with 20
-    (``benchmarks/agreement.py``).
-
-    Parameters
-    ----------
-    X : array-like of shape (n_samples, n_features)
-        Labelled and unlabelled rows; standardize them.
-    y : array-like of shape (n_samples,)
-        Labels, at least two of each of two classes.
-    unlabelled_label : int, float, str or None, default=-1
-        The value in y of rows without a label. NaN and None always have this meaning. Pass None if
-        -1 is a class.
-    cv : int, default=5
-        Number of folds, at least 2.
-    random_state : int, RandomState instance or None, default=None
-        Seed of the folds.
-
-    Returns
-    -------
-    agreement : NeighborAgreement
-        Accuracy of each on the held-out labels, and an interval of the difference.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn.datasets import load_digits
-    >>> from sklearn_mmdinit.diagnostics import neighbor_agreement
-    >>> X, y = load_digits(return_X_y=True)
-    >>> some = np.where(np.arange(len(y)) % 36 == 0, y, -1)
-    >>> print(neighbor_agreement(X, some, random_state=0))
-    Of 50 held-out labels neighbours predict ... %, a linear model ... %, the most frequent class
-    ... %. Neighbours minus the better of the other two: ... points (95 % interval). ...
-    """
-    check_argument("cv", cv, integers(2))
-    labels.check_marker(unlabelled_label)
-    X = np.asarray(check_array(array_of(X), dtype=np.float32, allow_nd=True))
-    X, (y, missing) = X.reshape(len(X), -1), labels.replace_missing(column_or_1d(y), math.nan)
-    check_consistent_length(X, y)
-    says_none = unlabelled_label is None
-    if isinstance(unlabelled_label, Real) and all(isinstance(label, str) for label in y):
-        unlabelled_label = None  # a number cannot occur among strings
-    has_label = labels.is_labelled(y, unlabelled_label) & ~missing
-    if not says_none:
-        labels.warn_of_suspects(labels.suspects_in(y[has_label]), "counts as a class")
-    rows = np.flatnonzero(has_label)
-    classes, indices = np.unique(y[rows], return_inverse=True)
-    (seed,) = seeds_of(random_state, 1)
-    folds = labels.stratified_folds(indices, cv, seed)
-    if not folds:
-        raise ValueError(
-            "y must have at least two labels of each of at least two classes, got the labels "
-            f"{y[rows]!r}; with fewer labels try StackedStartsClassifier"
-        )
-    auto: Any = coherence_of("auto", X)
-    sizes = {"n_neighbors": auto.n_neighbors, "shared_neighbor_power": auto.shared_neighbor_power}
-    edges = neighbor_graph(X, **sizes)
-    edges = edges + edges.T
-    steps = edges.multiply(1.0 / edges.sum(axis=1)[:, None]).tocsr()
-    p_end, n_rounds = 1 / auto.walk_length, int(3 * auto.walk_length)
-    # Predictions of neighbours, of the linear model, and of the most frequent class.
-    guesses = np.empty((3, len(rows)), dtype=int)
-    for train, test in folds:
-        start = np.zeros((len(X), len(classes)))
-        start[rows[train], indices[train]] = 1.0
-        votes = spread_labels(steps, start, p_end * start, 1 - p_end, n_rounds)
-        model = LogisticRegression(max_iter=1000).fit(X[rows[train]], indices[train])
-        guesses[2, test] = np.bincount(indices[train]).argmax()
-        guesses[1, test] = model.predict(X[rows[test]])
-        # Labels reach no row of another component of the graph.
-        reached = votes[rows[test]].any(axis=1)
-        guesses[0, test] = np.where(reached, votes[rows[test]].argmax(axis=1), guesses[2, test])
-    held_out = np.concatenate([test for _, test in folds])
-    is_right = guesses[:, held_out] == indices[held_out]
-    neighbors, linear, frequent = is_right.mean(axis=1).tolist()
-    interval = _interval_of_difference(is_right[0], is_right[1 if linear >= frequent else 2])
-    return NeighborAgreement(neighbors, linear, frequent, len(held_out), interval)

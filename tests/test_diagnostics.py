@@ -13,11 +13,9 @@ from torch import nn
 from nets import Conv, digit_images
 from sklearn_mmdinit import MLP, Architecture, MLPClassifier, MMDInitializer, NetClassifier, Theta0
 from sklearn_mmdinit.diagnostics import (
-    NeighborAgreement,
     coherence_kernel,
     dead_neuron_ratio,
     degenerate_softmax_ratio,
-    neighbor_agreement,
     prediction_samples,
 )
 
@@ -221,66 +219,3 @@ def test_diagnostics_of_a_module():
     own = {"n_batches": 3, "random_state": 0}
     assert degenerate_softmax_ratio(init, X, n_perturbations=10, **own).shape == (3,)
     assert coherence_kernel(init, X[:5]).shape == (5, 5)
-
-
-def test_few_labels_give_a_wide_interval_and_no_advice():
-    rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(200, 5)), np.where(np.arange(200) < 20, rng.integers(2, size=200), -1)
-    found = neighbor_agreement(X, y, random_state=0)
-    best = max(found.linear, found.most_frequent)
-    assert found.interval[0] < min(0, found.neighbors - best), "the labels are chance"
-    assert found.interval[1] > max(0, found.neighbors - best)
-    assert "do not show whether coherence may help" in str(found)
-    # A rule that is never wrong on ten labels may yet be wrong.
-    lines = np.c_[np.arange(10.0), np.zeros(10)]
-    found = neighbor_agreement(lines, np.arange(10) // 5, random_state=0)
-    assert found.interval[1] - found.interval[0] > 0.3
-
-
-@pytest.mark.parametrize(
-    ("interval", "shown"),
-    [((-0.003, 0.172), "-0.3 to +17 points"), ((0.0, 0.0004), "0 to +0.04 points")],
-)
-def test_an_end_of_the_interval_shows_its_sign_if_it_has_one(interval, shown):
-    assert f" {shown} " in str(NeighborAgreement(0.8, 0.7, 0.1, 50, interval))
-
-
-def test_neighbors_agree_where_classes_are_clusters_and_not_where_a_line_parts_them():
-    rng = np.random.default_rng(0)
-    # Sixteen clusters, of two classes as on a chessboard.
-    cluster = rng.integers(4, size=(800, 2))
-    some = np.where(np.arange(800) < 80, cluster.sum(axis=1) % 2, -1)
-    found = neighbor_agreement(4.0 * cluster + rng.normal(0, 0.3, (800, 2)), some, random_state=0)
-    assert found.neighbors > 0.95 > 0.65 > found.linear
-    assert found.n_labels == 80
-    assert str(found).endswith("Coherence may help.")
-    assert 0.1 < found.interval[0] < found.neighbors - found.linear < found.interval[1]
-    X = rng.normal(size=(800, 30))
-    some = np.where(np.arange(800) < 80, X[:, 0] > 0, -1)
-    found = neighbor_agreement(X, some, random_state=0)
-    assert found.neighbors < found.linear
-    assert "may not help" in str(found)
-    named = np.array(["no", "yes"], dtype=object)[some]  # as a column of a table has them
-    for nothing in (np.nan, None, pd.NA):
-        named[some == -1] = nothing
-        assert neighbor_agreement(X, named, random_state=0) == found
-    known = some != -1  # names that are all known
-    for mark in (-1, None):
-        all_known = neighbor_agreement(
-            X[known], named[known], unlabelled_label=mark, random_state=0
-        )
-        assert all_known.n_labels == 80
-    with pytest.raises(TypeError, match=r"unlabelled_label=float\('nan'\)"):
-        neighbor_agreement(X, named, unlabelled_label=pd.NA)
-    kinds = np.arange(800) % 3 - 1  # None says that -1 is a class
-    neighbor_agreement(X, kinds, unlabelled_label=None, random_state=0)
-    with pytest.warns(UserWarning, match="-1 in y counts as a class; set unlabelled_label=-1"):
-        neighbor_agreement(X, kinds, unlabelled_label=-9, random_state=0)
-
-
-def test_a_row_that_no_walk_reaches_counts_as_the_most_frequent_class():
-    rng = np.random.default_rng(0)
-    X = np.repeat([[0.0, 0.0], [50.0, 0.0], [0.0, 50.0]], 30, axis=0) + rng.normal(size=(90, 2))
-    y = np.full(90, -1)
-    y[[0, 1]], y[[30, 31, 32, 33, 34, 35, 60]] = 0, 1  # one label in the third group
-    assert neighbor_agreement(X, y, unlabelled_label=-1, random_state=0).neighbors == 1.0

@@ -338,34 +338,3 @@ def _split_keeping_one_row(y: np.ndarray, n_valid: int, seed: int) -> tuple[np.n
     _, kept = np.unique(y[order], return_index=True)
     valid = np.delete(order, kept)[:n_valid]
     return np.setdiff1d(order, valid), valid
-
-
-def stratified_folds(y: np.ndarray, n_folds: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Training and held-out rows of each fold of classes y (n,).
-
-    A class with a single row has it in every training part; no fold holds it out. If fewer than two
-    classes have two rows, there are no folds.
-    """
-    counts = np.bincount(y)
-    if np.count_nonzero(counts >= 2) < 2:
-        return []
-    single, repeated = np.flatnonzero(counts[y] == 1), np.flatnonzero(counts[y] >= 2)
-    # StratifiedKFold would draw the same folds, but warns of classes with fewer rows than folds.
-    # They are no problem here, and Python cannot silence a warning in one thread alone.
-    n_folds = min(n_folds, counts.max())
-    rng = np.random.RandomState(seed)
-    classes, first = np.unique(y[repeated], return_index=True)
-    held_out_in = np.empty(len(repeated), dtype=int)
-    n_placed = 0
-    for label in classes[np.argsort(first)]:
-        rows = np.flatnonzero(y[repeated] == label)
-        # Each class begins with the fold after the last one of the class before, so that folds
-        # have nearly equal sizes.
-        folds = np.sort((n_placed + np.arange(len(rows))) % n_folds)
-        rng.shuffle(folds)
-        held_out_in[rows] = folds
-        n_placed += len(rows)
-    return [
-        (np.concatenate([single, repeated[held_out_in != fold]]), repeated[held_out_in == fold])
-        for fold in range(n_folds)
-    ]
