@@ -27,15 +27,21 @@ from scikit-learn or the folder. The other sets have to be in the folder::
 """
 
 import argparse
+import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from data.sentences import N_ROWS
-from protocol import cells, command, embedded
+import joblib
+from tqdm import tqdm
+
+from data.texts import N_ROWS
+from protocol import command, embedded
+from protocol.backends import Call, local_workers
+from protocol.embedded import METHODS, Embedded
 from protocol.methods import select_names
-from protocol.sets import Prepared
+from protocol.store import Log, write_atomically
 from reporting.embedding_tables import EMBEDDING_TABLES, FIGURES
 from reporting.results import pack_draws
 from reporting.tables import publish
@@ -43,18 +49,31 @@ from reporting.tables import publish
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = command.command_parser(__file__, __doc__)
-    sets = f"names or patterns of {' '.join(N_ROWS)}"
-    parser.add_argument("--sets", nargs="+", default=["*"], help=sets)
-    cells.add_options(parser, embedded.METHODS, n_labels=(1, 2, 5, 20), draws=5)
-    parser.set_defaults(methods=[name for name in embedded.METHODS if name != "SetFit"])
+    add, many = parser.add_argument, [repr(name) for name in METHODS]
+    add("--sets", nargs="+", default=["*"], help=f"names or patterns of {' '.join(N_ROWS)}")
+    add("--methods", nargs="+", help=f"names or patterns of {' '.join(many)}")
+    labels = "labels of each class; default: 1 2 5 20"
+    add("--n-labels", nargs="+", type=command.positive, metavar="N", help=labels)
+    add("--draws", type=command.positive, default=5, help="default: 5")
+    add("--data-dir", type=Path, help="a folder with the texts and the package that there are")
+    add("--jobs", type=int, default=-1, help="processes; default: one a core")
+    command.add_output_options(parser)
+    methods = [name for name in METHODS if name != "SetFit"]
+    parser.set_defaults(methods=methods, n_labels=(1, 2, 5, 20))
     options = parser.parse_args(argv)
     with command.refusing(parser), command.resumable(parser):
-        methods, text_sets, entries = load_sets(options, options.output / "embeddings")
-    once, scores = cells.measure(parser, options, embedded, methods, text_sets)
+        methods = select_names(options.methods, METHODS)
+        say = partial(command.say, options)
+        folder, with_bar = options.output / "embeddings", not options.quiet
+        found = [
+            embedded.embedded(name, options.data_dir, folder, options.seed, say, with_bar)
+            for name in select_names(options.sets, N_ROWS, what="set")
+        ]
+        once, scores = measure(options, methods, [data for data, _ in found])
     settings = {name: getattr(options, name) for name in ("draws", "seed", "n_labels")}
     results = {
         "settings": settings | {"methods": methods},
-        "sets": entries,
+        "sets": [entry for _, entry in found],
         "once": once,
         "figures": [*FIGURES],
         "scores": pack_draws(scores, range(options.draws), FIGURES),
@@ -62,17 +81,46 @@ def main(argv: Sequence[str] | None = None) -> None:
     publish(parser, options, results, [*EMBEDDING_TABLES])
 
 
-def load_sets(
-    options: argparse.Namespace, folder: Path
-) -> tuple[list[str], list[Prepared], list[dict[str, Any]]]:
-    """The methods and the sets that are asked for, and what results say of each set."""
-    methods = select_names(options.methods, embedded.METHODS)
-    say = partial(command.say, options)
-    found = [
-        embedded.embedded(name, options.data_dir, folder, options.seed, say, not options.quiet)
-        for name in select_names(options.sets, N_ROWS, what="set")
+def measure(
+    options: argparse.Namespace, methods: Sequence[str], sets: Sequence[Embedded]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Records of UMAP and of every cell; what the log has is not measured again."""
+    log = Log(options.output / "embeddings.jsonl")
+    # Draws are the outermost loop, and then N: what an interruption leaves has all sets alike.
+    cells = [
+        (data, n, draw, {name: embedded.record_key(data, name, n, draw) for name in methods})
+        for draw in range(options.draws)
+        for n in options.n_labels
+        for data in sets
+        if embedded.has_enough(data, n)
     ]
-    return methods, [data for data, _ in found], [entry for _, entry in found]
+    once, umaps = [], {}
+    for data in sets if "umap+logistic" in methods else ():
+        umaps[data.name], record = _umap(data, log)
+        once.append(record)
+    calls: list[Call] = []
+    for data, n, draw, keys in cells:
+        wanted = {name: key for name, key in keys.items() if key not in log.records}
+        calls += [((wanted, n, draw), (data, umaps.get(data.name)))] if wanted else []
+    scored = local_workers(options.jobs).results(embedded.score_cell, calls)
+    for records in tqdm(scored, total=len(calls), unit="cell", disable=options.quiet):
+        for record in records:
+            log.append(record)
+    return once, [log.records[key] for *_, keys in cells for key in keys.values()]
+
+
+def _umap(data: Embedded, log: Log) -> tuple[embedded.Rows, dict[str, Any]]:
+    """UMAP's coordinates of a set, kept in a file, and what they took."""
+    key = embedded.rows_key("umap", data)
+    path = log.path.with_suffix("") / f"{data.name}-umap-{key}.joblib"
+    if key not in log.records or not path.exists():
+        start = time.perf_counter()
+        rows = embedded.umap_rows(data)
+        seconds = round(time.perf_counter() - start, 2)
+        write_atomically(path, partial(joblib.dump, rows))
+        log.append({"key": key, "set": data.name, "once": "umap", "seconds": seconds})
+    record = {name: value for name, value in log.records[key].items() if name != "key"}
+    return joblib.load(path), record
 
 
 if __name__ == "__main__":

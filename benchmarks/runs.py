@@ -21,7 +21,6 @@ class Run:
 
 TASKS = "mnist_tasks.py --preset paper"
 IN_TEN = "--classes 10 --n-labels 10 --runs 1"
-WITHOUT_TWO = "all methods but UMAP's and those named `stacked, ...`"
 IN_PARTS = "in parts"
 RECOMMENDED = "--methods xavier/fcn/ours+coherence features+logistic xavier/fcn/scratch"
 COHERENT = f"{TASKS} --rivals {RECOMMENDED}"
@@ -38,19 +37,11 @@ ROUNDS = "Coherence in two rounds"
 GRADIENTS = "Coherence with neighbours by gradients"
 FRESH = "Measured once, on ten runs of their own"
 CONVNETS = "A convolutional network"
-OTHER_DATA = "Data of other kinds"
 TIME = "Accuracy against time"
 
 WITH_SETFIT = "--methods EmbeddingClassifier 'logistic, C = 100' SetFit"
 SETFIT_NEEDS = "with `pip install setfit`"
 OF_TASKS = ("against", "accuracy")
-OF_SETS = (
-    "few_labels", "few_labels_gains", "few_labels_kinds", "few_labels_on_tables",
-    "few_labels_sets", "few_labels_worst", "few_labels_seconds",
-)  # fmt: skip
-WHOLE = "--methods stacked 's[!t]*' '[!s]*'"
-"""All of real_data.py but the line without some of its parts."""
-WITHIN = "--methods 'stacked*' scratch"
 PAIR = "--methods xavier/fcn/ours xavier/fcn/scratch"
 TWO_PASSES = f"mnist_tasks.py --first-run 4 --runs 2 --n-labels 5 10 20 40 {PAIR}"
 DIGITS, GRADED = "--augmentation digits", "--neighbors gradients"
@@ -192,16 +183,6 @@ RUNS = (
     Run("mnist-convnet-ten-way.json", f"{ON_DIGITS}, by the convolutional network",
         f"{TASKS} --network convnet {IN_TEN} {OF_CONVNET} convnet/scratch", "40 minutes on 2 cores",
         CONVNETS, OF_TASKS, minus=MINUS_PERCEPTRON, beside="mnist-ten-way.json"),
-    Run("real-data.json", "Report sets",
-        f"real_data.py --split report --n-labels 1 5 20 {WHOLE}", "three hours on 2 cores",
-        OTHER_DATA, OF_SETS, how=IN_PARTS),
-    Run("real-data-hundred.json", "Report sets, with 100 labels of each class",
-        f"real_data.py --split report --n-labels 100 {WHOLE}",
-        "an hour on 2 cores", OTHER_DATA, OF_SETS, how=IN_PARTS),
-    Run("real-data-within.json", "Report sets, by parts of the line alone",
-        f"real_data.py --split report --n-labels 1 5 20 --draws 8 {WITHIN}",
-        "an hour and a half on 2 cores", OTHER_DATA, ("few_labels", "few_labels_gains"),
-        how=IN_PARTS),
     Run("embeddings.json", "Embedded sentences", "embeddings.py --draws 3",
         "five hours on one core", how=IN_PARTS),
     Run("embeddings-setfit.json", "SetFit, on the two new sets of sentences",
@@ -216,51 +197,8 @@ RUNS = (
     Run("embeddings-setfit-chosen-five.json", "SetFit, on two other sets, five labels",
         "embeddings.py --sets banking77 clinc150 --n-labels 5 --draws 1 "
         f"{WITH_SETFIT}", "an hour on one core", how=SETFIT_NEEDS),
-    Run("real-data-features.json", "Report sets, by the stack on learned features",
-        "real_data.py --split report --n-labels 1 5 20 --draws 3 --methods stacked "
-        "'stacked, fresh' scratch 'head first' 'row+features'", "20 minutes on 2 cores", OTHER_DATA,
-        ("few_labels", "few_labels_gains", "few_labels_on_tables", "few_labels_worst",
-         "few_labels_seconds")),
-    Run("real-data-confirmation-features.json",
-        "Confirmation sets, by the stack on learned features",
-        "real_data.py --split confirmation --n-labels 1 5 --draws 3 --methods stacked "
-        "'stacked, fresh' scratch 'head first'", "20 minutes on 2 cores", OTHER_DATA,
-        ("few_labels", "few_labels_gains", "few_labels_on_tables", "few_labels_seconds")),
-    Run("real-data-confirmation.json", "Confirmation sets, listed before any was measured",
-        "real_data.py --split confirmation --n-labels 1 5 20 --draws 12 --methods stacked "
-        "'s[!t]*' '[!su]*'", "two hours on 2 cores", OTHER_DATA, OF_SETS,
-        how="in parts; 20 draws at N = 1"),
-    Run("real-data-confirmation-within.json", "Confirmation sets, by parts of the line alone",
-        f"real_data.py --split confirmation --n-labels 1 5 20 --draws 3 {WITHIN}",
-        "half an hour on 2 cores", OTHER_DATA, ("few_labels", "few_labels_gains"),
-        how=IN_PARTS),
-    Run("real-data-development.json", "Development sets",
-        "real_data.py --n-labels 1 5 20 --draws 2 --methods '[!u]*'", "half an hour on 2 cores",
-        OTHER_DATA, OF_SETS, how=WITHOUT_TWO),
-    Run("real-data-development-within.json", "Development sets, by parts of the line alone",
-        f"real_data.py --n-labels 1 5 20 --draws 2 {WITHIN}", "half an hour on 2 cores",
-        OTHER_DATA, ("few_labels", "few_labels_gains")),
-    Run("real-data-published.json", "Sets with published figures",
-        "real_data.py --sets splice optdigits pima contraceptive --n-labels 5 --draws 20 --methods "
-        "stacked scratch coherence corruption scarf logistic svm prototype forest self-training",
-        "15 minutes on one core", OTHER_DATA, ("few_labels_each", "few_labels_each_gains")),
-    Run("real-data-texts.json", "Texts, with UMAP",
-        "real_data.py --sets 20-newsgroups imdb clinc150 --n-labels 5 --draws 4",
-        "half an hour on 2 cores", OTHER_DATA, ("few_labels_each", "few_labels_each_gains"),
-        how="the first of which settings were chosen on"),
-    Run("real-data-vectors.json", "Texts by static vectors of their words, with UMAP",
-        "real_data.py --sets '*-vectors' --n-labels 5 --draws 4", "20 minutes on 2 cores",
-        OTHER_DATA, ("few_labels_each", "few_labels_each_gains")),
-    Run("real-data-photographs.json", "CIFAR-10: 40 and 250 labels of 45,000 photographs",
-        "real_data.py --sets cifar-10 --n-labels 4 25 --draws 4 --methods '[!u]*'",
-        "half an hour on 2 cores", OTHER_DATA,
-        ("few_labels_each", "few_labels_each_gains", "few_labels_seconds")),
     Run("small-networks.json", "Ten small networks, and few images",
-        "small_networks.py --jobs 1", "half an hour on one core", OTHER_DATA,
-        ("small_networks", "few_images")),
-    Run("agreement.json", "Told before any training",
-        "agreement.py --results benchmarks/results", "ten minutes on one core", OTHER_DATA,
-        ("agreement",), how="after `real-data-development.json`"),
+        "small_networks.py --jobs 1", "half an hour on one core"),
     Run("coherence.json", "By objective; seconds of the fastest run",
         "coherence.py --runs 4", "two hours a run on 2 cores",
         TIME, ("coherence_time",), how=IN_PARTS),
@@ -343,11 +281,6 @@ APPENDICES = {
         "MNIST in full",
         "In short: [MNIST and its rivals](mnist.md).",
         (RIVALS, COHERENCE, AUGMENTATION, ROUNDS, GRADIENTS, FRESH, CONVNETS),
-    ),
-    "appendix-data": Appendix(
-        "Other data in full",
-        "In short: [other data](other-data.md).",
-        (OTHER_DATA,),
     ),
     "appendix-settings": Appendix(
         "Settings in full",

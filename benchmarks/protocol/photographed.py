@@ -25,8 +25,8 @@ from data.datasets import Report
 from data.photographs import Photographs
 from data.views import Pairs, as_floats
 from protocol.networks import ResNetBody
-from protocol.sets import seed_of
 from protocol.store import Log, code_digest, deciding_versions, digest_of, write_atomically
+from protocol.tasks import seed_of
 from rivals import from_embeddings as rules
 from rivals.from_views import fixmatch_loss, nt_xent, optimise
 from rivals.wrappers import normalized_graph, spread_labels, symmetric_graph

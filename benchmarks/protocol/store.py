@@ -114,7 +114,7 @@ def require_versions(used: dict[str, str]) -> None:
 
 # Of the package's files, what learns no theta0.
 LEARNS_NOTHING = frozenset({
-    "__init__", "classifiers", "stacking", "diagnostics", "theory", "export", "fine_tuning",
+    "__init__", "classifiers", "diagnostics", "theory", "export", "fine_tuning",
 })  # fmt: skip
 
 

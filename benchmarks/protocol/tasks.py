@@ -6,8 +6,10 @@ list of methods leave all others as they are. No method takes part in the keys: 
 run sees the same tasks, rows and seeds, which is what makes the comparison a paired one.
 """
 
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +28,12 @@ PURPOSES = {
     "self_training": 7,
     "balanced_task_rows": 8,
 }
+
+
+def seed_of(*parts: Any) -> int:
+    """A seed that follows from numbers and names."""
+    entropy = [zlib.crc32(str(part).encode()) for part in parts]
+    return int(np.random.SeedSequence(entropy).generate_state(1)[0] >> 1)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """The first page of the report: each claim with its figures, taken from the files that hold them.
 
 A claim is an accuracy beside others. Intervals are over runs, each with a theta0 of its own, or
-over data sets.
+over draws of the labels.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,6 @@ import pandas as pd
 
 from protocol.contenders import ALL_RIVALS, RIVALS, scratch_of
 from protocol.methods import FEATURES_THETA0, theta0_of
-from reporting.data_tables import FRESH, LINE, means_of, rivals_of
 from reporting.embedding_tables import OURS as EMBEDDING_LINE
 from reporting.embedding_tables import by_draw
 from reporting.estimates import N, gains, mean_by
@@ -31,7 +30,7 @@ class Claim:
 
 SENTENCES, BESIDE_SETFIT = "embeddings.json", "embeddings-setfit.json"
 ALL_FILES = "all files of the paper's tasks"
-MNIST, DATA, PAPER = "mnist.md", "other-data.md", "paper.md"
+MNIST, PAPER = "mnist.md", "paper.md"
 IMAGES = "with oriented gradients and augmentation"
 
 WORTH = (
@@ -50,15 +49,6 @@ WORTH = (
               EMBEDDING_LINE, "logistic, C = 100")
         for n in (1, 5)
     ),
-    *(
-        Claim(f"`StackedStartsClassifier`, N = {n}",
-              f"{DATA}#the-stack-as-it-is-now", "real-data-features.json", n, LINE)
-        for n in (1, 5, 20)
-    ),
-    Claim("an earlier form of it, beside rivals, N = 5",
-          f"{DATA}#the-stack-before-beside-its-rivals", "real-data.json", 5, LINE),
-    Claim("one network from learned weights, N = 1",
-          f"{DATA}#the-stack-as-it-is-now", "real-data-features.json", 1, "head first"),
     Claim("features of a small ConvNet, MNIST, two classes, 60 labels", f"{MNIST}#a-small-convnet",
           "mnist-convnet.json", 5, "convnet/features+logistic"),
 )  # fmt: skip
@@ -66,8 +56,6 @@ OF_PAPER = (
     Claim("MNIST, two classes, 60 labels, from Xavier's weights", f"{PAPER}#table-1",
           ALL_FILES, 5, OURS),
     Claim("the same, 480 labels", f"{PAPER}#table-1", ALL_FILES, 40, OURS),
-    Claim("other data, N = 5", f"{DATA}#the-stack-before-beside-its-rivals",
-          "real-data.json", 5, "paper"),
 )  # fmt: skip
 LIMITS = (
     Claim("the same sentences, N = 5, beside SetFit, which fine-tunes the encoder",
@@ -76,12 +64,6 @@ LIMITS = (
           "mnist-images.json", 40, FEATURES_THETA0),
     Claim("Fashion-MNIST, two classes, 480 labels", f"{MNIST}#fashion-mnist",
           "fashion-augmented.json", 40, FEATURES_THETA0),
-    Claim("coherence alone, N = 5",
-          f"{DATA}#the-stack-before-beside-its-rivals", "real-data.json", 5, "coherence"),
-    Claim("learned features within the stack, N = 5",
-          f"{DATA}#the-stack-as-it-is-now", "real-data-features.json", 5, LINE, f"{LINE}, fresh"),
-    Claim("the earlier stack, on 27 further sets, N = 1",
-          f"{DATA}#sets-listed-before-any-was-measured", "real-data-confirmation.json", 1, LINE),
 )  # fmt: skip
 
 
@@ -91,12 +73,10 @@ def _units(claim: Claim, library: Library) -> tuple[pd.DataFrame, list[str]]:
         accuracies, rivals = mean_by(rows_of_all_files(library), N, "run"), [*RIVALS]
     elif claim.file in (SENTENCES, BESIDE_SETFIT):
         accuracies = by_draw(library.results(claim.file))
-        rivals = [name for name in accuracies if not name.startswith((EMBEDDING_LINE, "features"))]
-    elif "sets" in (results := library.results(claim.file)):
-        accuracies = means_of(results)
-        rivals = [*rivals_of(accuracies)]
+        rivals = [name for name in accuracies if name != EMBEDDING_LINE]
     else:
-        accuracies, rivals = mean_by(wide_of(results), N, "run"), [*ALL_RIVALS]
+        accuracies = mean_by(wide_of(library.results(claim.file)), N, "run")
+        rivals = [*ALL_RIVALS]
     at_n = accuracies.loc[[claim.n]]
     return at_n, [name for name in rivals if name in at_n and at_n[name].notna().all()]
 
@@ -105,7 +85,7 @@ def _rival_and_fresh(claim: Claim, library: Library) -> tuple[pd.DataFrame, str,
     """The accuracies of a claim; the names of the best rival and of fresh weights, or ""."""
     accuracies, rivals = _units(claim, library)
     best = accuracies.mean()[rivals].idxmax() if rivals else ""
-    return accuracies, best, claim.fresh or scratch_of(theta0_of(claim.method)) or FRESH
+    return accuracies, best, claim.fresh or scratch_of(theta0_of(claim.method))
 
 
 def figures_of(claim: Claim, library: Library) -> dict[str, float]:

@@ -104,7 +104,7 @@ def _seconds(results: Results) -> Table:
     made = once.groupby(["once", "set"])["seconds"].median()
     for name in cells.index:
         for rows, set_name in made.index:
-            if rows == METHODS[name].made:
+            if rows == METHODS[name].rows:
                 cells.loc[name, set_name] += f" + {made[rows, set_name]:.3g}"
     title = (
         "Median seconds of a method on one thread: of a cell (one set, N and draw), plus what is "

@@ -6,7 +6,6 @@ Student's at 95%. Pairs of one run share the learned theta0, so with one run an 
 tasks and draws and not of another theta0.
 """
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -114,33 +113,3 @@ def width_over_runs(ours: Estimates, paper: Estimates) -> np.ndarray:
 def width_over_batches(ours: Estimates, paper: Estimates) -> np.ndarray:
     """Two of the paper's stds over the mini-batches of one theta0, however noisy ours is."""
     return CLOSE * np.asarray(paper.std, float) + 0.0 * np.asarray(ours.mean, float)
-
-
-# Ranks over sets, and which do not differ, by Friedman's and Nemenyi's way: Demsar, Statistical
-# comparisons of classifiers over multiple data sets, JMLR 7, 2006
-
-# Means that are equal may differ in their last bit, by the order in which they were added up.
-DECIMALS = 9
-
-
-def ranks_of(accuracies: pd.DataFrame) -> pd.DataFrame:
-    """The rank of each method (column) on each set (row): 1 is the most accurate, ties share."""
-    return accuracies.round(DECIMALS).rank(axis=1, ascending=False)
-
-
-def critical_difference(n_methods: int, n_sets: int) -> float:
-    """How far apart the mean ranks of two methods are before they differ at 95 %, by Nemenyi."""
-    q = stats.studentized_range.ppf(CONFIDENCE, n_methods, math.inf) / math.sqrt(2)
-    return float(q * math.sqrt(n_methods * (n_methods + 1) / (6 * n_sets)))
-
-
-def alike(mean_ranks: pd.Series, difference: float) -> list[tuple[float, float]]:
-    """The first and last rank of each largest group whose ranks lie within ``difference``."""
-    ordered = mean_ranks.sort_values().tolist()
-    groups: list[tuple[float, float]] = []
-    for first in ordered:
-        last = max(rank for rank in ordered if rank - first <= difference)
-        # One that ends where an earlier one does is part of it.
-        if last > first and (not groups or last > groups[-1][1]):
-            groups.append((first, last))
-    return groups

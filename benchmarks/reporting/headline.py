@@ -8,7 +8,6 @@ import pandas as pd
 from protocol.methods import FEATURES_THETA0
 from protocol.store import digest_of
 from reporting.claims import SENTENCES, Claim, figures_of
-from reporting.data_tables import LINE
 from reporting.embedding_tables import OURS as EMBEDDING_LINE
 from reporting.layout import Table, named_rows
 from reporting.pictures import draw
@@ -30,7 +29,6 @@ KINDS = {
         "", "", "fashion-augmented.json", 5, FEATURES_THETA0),
     "sentences, one label of each class": Claim(
         "", "", SENTENCES, 1, EMBEDDING_LINE, "logistic, C = 100"),
-    "tables and other data, 5 labels of each class": Claim("", "", "real-data.json", 5, LINE),
 }  # fmt: skip
 """Kind of data -> the claim of the report that has the figures."""
 

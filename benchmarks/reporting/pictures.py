@@ -8,14 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from protocol.methods import SCRATCH
 from protocol.store import write_atomically
-from reporting.data_tables import LINE, means_of
-from reporting.estimates import alike, critical_difference, gains, ranks_of
+from reporting.estimates import gains
 from reporting.results import Results
 from reporting.task_tables import wide_of
 from reporting.time_tables import coherence_points, sizes_of
@@ -110,61 +108,3 @@ def draw_coherence(results: Results, path: Path) -> str:
         figure.suptitle(f"{results['dataset']['name']}: what pre-training buys, {tasks}")
 
     return draw(path, (4.8 * len(sizes), 4.8), paint)
-
-
-# Sets of several kinds
-
-
-def draw_ranks(results: Results, path: Path) -> str:
-    """Demsar's critical differences: mean ranks, bars over those that do not differ, by N."""
-    accuracies = means_of(results)
-    panels = {n: group for n, group in accuracies.groupby("n_labels") if len(group) > 1}
-    if not panels or len(accuracies.columns) < 3:
-        return f"{path.name} not drawn: ranks take two sets and three methods or more"
-    n_methods = len(accuracies.columns)
-
-    def paint(figure: Any) -> None:
-        title = (
-            "Mean ranks of the accuracy; bars join what Nemenyi's test at 95 % does not tell apart"
-        )
-        figure.suptitle(title, fontsize="medium")
-        column = figure.subplots(len(panels), 1, squeeze=False)[:, 0]
-        for axes, (n, group) in zip(column, panels.items(), strict=True):
-            critical = critical_difference(n_methods, len(group))
-            _paint_ranks(axes, ranks_of(group).mean().sort_values(), critical)
-            axes.set_title(f"N = {n}, {len(group)} sets", loc="left", fontsize="medium")
-
-    height = 0.9 + 0.2 * (n_methods / 2)
-    return draw(path, (8.5, 0.5 + (height + 0.6) * len(panels)), paint)
-
-
-def _paint_ranks(axes: Any, ranks: pd.Series, critical: float) -> None:
-    """The axis on top, bars below it, then names: the better half at the left, best on top."""
-    n, line, colour = len(ranks), 0.35, "0.35"
-    # Above the axis its numbers and the critical difference, below it the bars and the names.
-    groups = alike(ranks, critical)
-    first_name = line * (len(groups) + 1.5)
-    left, right = 1 - 0.08 * n, n + 0.08 * n
-    axes.plot([1, n], [0, 0], color="black", linewidth=1)
-    for tick in range(1, n + 1):
-        axes.plot([tick, tick], [0, -0.2], color="black", linewidth=1)
-        axes.text(tick, -0.3, str(tick), ha="center", va="bottom", fontsize="small")
-    axes.plot([1, 1 + critical], [-1.9, -1.9], color="black", linewidth=2, marker="|")
-    words = f"critical difference {critical:.2f}"
-    axes.text(1 + critical + 0.2, -1.9, words, va="center", fontsize="small")
-    for number, (first, last) in enumerate(groups, 1):
-        spread = [first - 0.05, last + 0.05]
-        axes.plot(spread, [line * number] * 2, color="black", linewidth=3, solid_capstyle="round")
-    half = (n + 1) // 2
-    for place, (name, rank) in enumerate(ranks.items()):
-        better = place < half
-        # The outer names are nearest to the axis, so that no line crosses another.
-        depth = first_name + (place if better else n - 1 - place)
-        end = left if better else right
-        style = {"color": "C3"} if name == LINE else {"color": colour}
-        axes.plot([rank, rank, end], [0, depth, depth], linewidth=0.8, **style)
-        words = f"{name}  {rank:.1f}" if better else f"{rank:.1f}  {name}"
-        where = {"ha": "right" if better else "left", "va": "center", "fontsize": "small"}
-        axes.text(end + (-0.1 if better else 0.1), depth, words, **where, **style)
-    axes.set(xlim=(left - 0.25 * n, right + 0.25 * n), ylim=(first_name + half, -2.6))
-    axes.axis("off")

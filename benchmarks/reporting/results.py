@@ -66,21 +66,16 @@ def unpack_scores(entries: Iterable[dict[str, Any]]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=SCORE)
 
 
-FIGURES = {"accuracy": 4, "log_loss": 3, "calibration_error": 3, "seconds": 2}
-"""What a cell of ``real_data.py`` is scored by, and to how many digits that is kept."""
-
-SHARES = ["accuracy", "calibration_error"]
-
-
 def pack_draws(
-    records: Iterable[dict[str, Any]], draws: Iterable[int], figures: Mapping[str, int] = FIGURES
+    records: Iterable[dict[str, Any]], draws: Iterable[int], figures: Mapping[str, int]
 ) -> list[dict[str, Any]]:
     """One entry for each set and N; of each method, by figure, a list over the draws.
 
-    Shares are in percent; null where a draw was not measured.
+    `figures` has the number of digits of each. Accuracies are in percent; null where a draw was not
+    measured.
     """
     frame = pd.DataFrame(list(records), columns=["set", N, "draw", "method", *figures])
-    frame[[name for name in SHARES if name in figures]] *= 100.0
+    frame["accuracy"] *= 100.0
     entries, draws = [], list(draws)
     for (name, n), cell in frame.groupby(["set", N], sort=False):
         methods = {}
@@ -94,10 +89,8 @@ def pack_draws(
     return entries
 
 
-def unpack_draws(
-    entries: Iterable[dict[str, Any]], figures: Mapping[str, int] = FIGURES
-) -> pd.DataFrame:
-    """One row for each set, N, method and draw (0, 1, ... of those packed), shares in percent."""
+def unpack_draws(entries: Iterable[dict[str, Any]], figures: Mapping[str, int]) -> pd.DataFrame:
+    """One row for each set, N, method and draw (0, 1, ... of those packed)."""
     rows = [
         (entry["set"], entry[N], method, draw, *values)
         for entry in entries

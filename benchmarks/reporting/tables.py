@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from protocol.store import digest_of, provenance, write_json
-from reporting.data_tables import DATA_TABLES, agreement_table
 from reporting.embedding_tables import EMBEDDING_TABLES
 from reporting.layout import Table
 from reporting.photograph_tables import PHOTOGRAPH_TABLES
@@ -24,11 +23,9 @@ TABLES: dict[str, Callable[[Results], Table]] = {
     "choices": choices_table,
     **STUDY_TABLES,
     **TIME_TABLES,
-    **DATA_TABLES,
     **EMBEDDING_TABLES,
     **PHOTOGRAPH_TABLES,
     **SMALL_NETWORK_TABLES,
-    "agreement": agreement_table,
 }
 """From what a command writes to a table of it."""
 

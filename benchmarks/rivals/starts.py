@@ -1,4 +1,4 @@
-"""Other starts of a network: random labels, LSUV, principal components, autoencoder, SCARF."""
+"""Other starts of a network: random labels, LSUV, principal components, autoencoder."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -246,43 +246,3 @@ def hidden(theta0: Theta0, X: np.ndarray) -> np.ndarray:
     for weight, bias in zip(theta0.coefs[:-1], theta0.intercepts[:-1], strict=True):
         X = np.maximum(X @ weight + bias, 0.0)
     return X
-
-
-# SCARF (Bahri et al., ICLR 2022): a row is to be found again by its corrupted copy
-
-
-def scarf_theta0(
-    X: np.ndarray,
-    classifier: MLPClassifier,
-    n_classes: int,
-    *,
-    n_steps: int = 1000,
-    random_state: int = 0,
-) -> Theta0:
-    """Hidden layers of a perceptron, learned from rows X (n, n_features); the last stays fresh.
-
-    A copy has each entry replaced, with probability 0.6, by the same column of a random row.
-    Cosines of two-layer projections of rows and copies are logits of which copy is whose; rates,
-    sizes and the temperature of 1 are the paper's.
-    """
-    fresh = fresh_theta0(classifier, X.shape[1], n_classes)
-    hidden = range(len(classifier.hidden_layer_sizes))
-    generator = torch.Generator().manual_seed(random_state)
-    weights = [torch.from_numpy(fresh.arrays[weight_name(i)].copy()) for i in hidden]
-    width = len(weights[-1])
-    head = [torch.empty(width, width) for _ in range(2)]
-    for weight in head:
-        nn.init.xavier_uniform_(weight, generator=generator)
-    encoder = _chain(weights, linear_output=False)
-    network = nn.Sequential(encoder, _chain(head, linear_output=True))
-    optimizer = torch.optim.Adam(network.parameters(), lr=1e-3)
-    rows, columns = torch.from_numpy(X.astype(np.float32)), torch.arange(X.shape[1])
-    for _ in range(n_steps):
-        batch = rows[torch.randperm(len(rows), generator=generator)[:128]]
-        others = torch.randint(len(rows), batch.shape, generator=generator)
-        changed = torch.rand(batch.shape, generator=generator) < 0.6
-        copies = torch.where(changed, rows[others, columns], batch)
-        one, other = (nn.functional.normalize(network(part)) for part in (batch, copies))
-        loss = nn.functional.cross_entropy(one @ other.T, torch.arange(len(batch)))
-        take_step(optimizer, loss)
-    return with_encoder(fresh, encoder)

@@ -51,11 +51,10 @@ def draw_labels(n_of_each_class, seed):
 
 
 # %%
-# By default ``fit`` also learns features from all texts. This takes most of its time and adds about
-# a point. ``features=None`` leaves them out. The baseline is a logistic regression on the labelled
-# texts. With few labels the unlabelled texts help. With many the baseline is as good without them.
+# The baseline is a logistic regression on the labelled texts. With few labels the unlabelled texts
+# help. With many the baseline is as good without them.
 classifiers = {
-    "EmbeddingClassifier": EmbeddingClassifier(features=None, unlabelled_label=-1),
+    "EmbeddingClassifier": EmbeddingClassifier(),
     "logistic regression": LogisticRegression(C=10),
 }
 numbers, n_draws = [1, 2, 5, 10], 10

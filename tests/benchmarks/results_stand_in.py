@@ -3,7 +3,7 @@
 import json
 
 from protocol.store import write_json
-from reporting.results import Library, pack_draws, pack_scores
+from reporting.results import Library, pack_scores
 
 HEAD = {
     "dataset": {"name": "mnist", "source": "nowhere"},
@@ -61,29 +61,3 @@ def written(folder, **settings):
     found = [json.loads(path.read_text()) for path in folder.glob("*.json")]
     [own] = [results for results in found if settings.items() <= results["settings"].items()]
     return own
-
-
-def few_labels(table, n_labels=(5,)):
-    """What ``real_data.py`` writes: by set, then method, an accuracy (%) a draw; at each N."""
-    cells = [
-        {"set": name, "n_labels": n, "draw": draw, "method": method, "accuracy": value / 100}
-        | {"log_loss": 0.5, "calibration_error": 0.1, "seconds": 2.0}
-        for n in n_labels
-        for name, methods in table.items()
-        for method, values in methods.items()
-        for draw, value in enumerate(values)
-    ]
-    shape = {"rows": 1200, "features": 7, "classes": 3}
-    kinds = ["table", "series"] * len(table)
-    described = [{"set": s, "kind": kind, **shape} for s, kind in zip(table, kinds, strict=False)]
-    once = [{"set": name, "once": "starts", "seconds": 9.0} for name in table]
-    scores = pack_draws(cells, range(max(cell["draw"] for cell in cells) + 1))
-    return {"sets": described, "once": once, "scores": scores}
-
-
-ON_SETS = {
-    "a": {"stacked": [90, 90], "scratch": [80, 80], "svm": [84, 86]},
-    "b": {"stacked": [70, 70], "scratch": [69, 71], "svm": [60, 60]},
-    "c": {"stacked": [51, 49], "scratch": [52, 52], "svm": [56, 56]},
-}
-"""Three sets whose means over draws, ranks and differences are easy to find by hand."""

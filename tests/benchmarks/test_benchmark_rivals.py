@@ -112,6 +112,13 @@ def test_pairs_of_units_are_the_leading_components_and_their_negatives(digits, w
         assert np.array_equal(arrays[name], fresh[name])
 
 
+def test_hidden_activations_are_those_of_the_network(digits):
+    network = MLPClassifier((8, 5), warm_start_from=None, random_state=0)
+    theta0 = starts.fresh_theta0(network, 64, 2)
+    expected = np.maximum(outputs(dict(theta0.arrays), digits)[1], 0.0)
+    np.testing.assert_allclose(starts.hidden(theta0, digits), expected, rtol=1e-4, atol=1e-5)
+
+
 # Random labels
 
 

@@ -1,18 +1,16 @@
 """Tables of one file of results, by hand: what stands in the README, and beside the paper."""
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import report
 from protocol.store import write_json
-from reporting.estimates import alike, critical_difference
 from reporting.pages import DIGESTS
-from reporting.results import Library, unpack_draws
+from reporting.results import Library, pack_draws, unpack_draws
 from reporting.tables import TABLES, build_table, text_of
 from reporting.task_tables import MEASURED_THERE, against_table, best_rival, wide_of
 from reporting.time_tables import SPEED_KINDS
-from results_stand_in import HEAD, ON_SETS, SETTINGS, few_labels, records, task_results
+from results_stand_in import HEAD, SETTINGS, records, task_results
 
 HAND = task_results(
     records(
@@ -119,49 +117,17 @@ def test_points_where_a_theorem_fails_are_counted():
     ]
 
 
-# Sets with few labels
-
-
-def test_ranks_and_intervals_over_sets_worked_out_by_hand():
-    # A fourth set, where a method was not measured, is in no ranking and no mean.
-    results = few_labels(ON_SETS | {"d": {"stacked": [10, 10], "scratch": [90, 90]}})
-    table = build_table("few_labels", results)
-    assert table.head == ["method", "N = 5, 3 sets, 2 draws", "mean rank"]
-    # 1, 1.5 and 3; 2, 3 and 1; 3, 1.5 and 2.
-    assert [row[:2] for row in table.rows] == [
-        ["stacked", "70.0 / 0.50 / 10.0 / 1.8"],
-        ["svm", "67.0 / 0.50 / 10.0 / 2.0"],
-        ["scratch", "67.3 / 0.50 / 10.0 / 2.2"],
-    ]
-    # 10, 0 and -2, whose variance is 124 / 3; t(2) at 97.5 % is 4.302653.
-    half = 4.302653 * np.sqrt(124 / 3 / 3)
-    assert rows_of("few_labels_gains", results)["scratch"] == [
-        f"+2.67 [{8 / 3 - half:+.2f}, {8 / 3 + half:+.2f}]"
-    ]
-    assert build_table("few_labels_kinds", results).rows == [
-        ["table", "5", "2", "70.0 / 2.0", "66.0 / 2.5", "70.5 / 1.5 (svm)"],
-        ["series", "5", "1", "70.0 / 1.5", "70.0 / 1.5", "60.0 / 3.0 (svm)"],
-    ]
-    of_two_draws = few_labels({"a": {"stacked": [80, 84], "scratch": [70, 70]}})
-    table = build_table("few_labels_each", of_two_draws)
-    assert table.head == ["method", "a, N = 5"]
-    assert sorted(table.rows) == [["scratch", "70.0 ± 0.0"], ["stacked", "82.0 ± 2.8"]]
-
-
 def test_a_draw_that_is_missing_is_null_and_comes_back_as_none():
-    [entry] = few_labels({"a": {"stacked": [12.345678, 50], "svm": [50]}})["scores"]
-    assert entry["methods"]["stacked"][0] == [12.35, 50.0]
-    assert entry["methods"]["svm"][0] == [50.0, None]
-    back = unpack_draws([entry]).set_index(["method", "draw"])["accuracy"]
-    assert back.to_dict() == {("stacked", 0): 12.35, ("stacked", 1): 50.0, ("svm", 0): 50.0}
-
-
-def test_nemenyi_s_critical_difference_is_demsar_s_and_groups_are_the_largest():
-    assert critical_difference(4, 14) == pytest.approx(1.25, abs=0.005)
-    ranks = pd.Series([3.9, 1.0, 2.0, 3.0])
-    assert alike(ranks, 1.25) == [(1.0, 2.0), (2.0, 3.0), (3.0, 3.9)]
-    assert alike(ranks, 2.0) == [(1.0, 3.0), (2.0, 3.9)]
-    assert alike(ranks, 0.5) == []
+    figures = {"accuracy": 4}
+    records = [
+        {"set": "a", "n_labels": 5, "draw": draw, "method": method, "accuracy": value / 100}
+        for method, values in {"ours": [12.345678, 50], "svm": [50]}.items()
+        for draw, value in enumerate(values)
+    ]
+    [entry] = pack_draws(records, range(2), figures)
+    assert entry["methods"] == {"ours": [[12.35, 50.0]], "svm": [[50.0, None]]}
+    back = unpack_draws([entry], figures).set_index(["method", "draw"])["accuracy"]
+    assert back.to_dict() == {("ours", 0): 12.35, ("ours", 1): 50.0, ("svm", 0): 50.0}
 
 
 # The README's tables
