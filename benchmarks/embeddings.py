@@ -38,9 +38,9 @@ from tqdm import tqdm
 
 from data.texts import N_ROWS
 from protocol import command, embedded
-from protocol.backends import Call, local_workers
 from protocol.embedded import METHODS, Embedded
 from protocol.methods import select_names
+from protocol.parallel import results
 from protocol.store import Log, write_atomically
 from reporting.embedding_tables import EMBEDDING_TABLES, FIGURES
 from reporting.results import pack_draws
@@ -71,14 +71,14 @@ def main(argv: Sequence[str] | None = None) -> None:
         ]
         once, scores = measure(options, methods, [data for data, _ in found])
     settings = {name: getattr(options, name) for name in ("draws", "seed", "n_labels")}
-    results = {
+    measured = {
         "settings": settings | {"methods": methods},
         "sets": [entry for _, entry in found],
         "once": once,
         "figures": [*FIGURES],
         "scores": pack_draws(scores, range(options.draws), FIGURES),
     }
-    publish(parser, options, results, [*EMBEDDING_TABLES])
+    publish(parser, options, measured, [*EMBEDDING_TABLES])
 
 
 def measure(
@@ -98,11 +98,11 @@ def measure(
     for data in sets if "umap+logistic" in methods else ():
         umaps[data.name], record = _umap(data, log)
         once.append(record)
-    calls: list[Call] = []
+    calls: list[tuple[Any, ...]] = []
     for data, n, draw, keys in cells:
         wanted = {name: key for name, key in keys.items() if key not in log.records}
-        calls += [((wanted, n, draw), (data, umaps.get(data.name)))] if wanted else []
-    scored = local_workers(options.jobs).results(embedded.score_cell, calls)
+        calls += [(wanted, n, draw, data, umaps.get(data.name))] if wanted else []
+    scored = results(options.jobs, embedded.score_cell, calls)
     for records in tqdm(scored, total=len(calls), unit="cell", disable=options.quiet):
         for record in records:
             log.append(record)

@@ -18,9 +18,9 @@ adds::
         '*/ours+coherence' features+logistic
 
 What was done is kept in the output folder: an interrupted run goes on where it stopped, and a later
-one reuses the learned theta0. (The exit status is 130 after Ctrl-C and 75 after the loss of a
-cluster.) ``--dataset digits`` needs no download and is for trying the command out: those 1,297
-images of 8 x 8 pixels are too few and too easy for a gain of the paper's objective to show.
+one reuses the learned theta0. (The exit status is 130 after Ctrl-C.) ``--dataset digits`` needs no
+download and is for trying the command out: those 1,297 images of 8 x 8 pixels are too few and too
+easy for a gain of the paper's objective to show.
 """
 
 import argparse
@@ -28,7 +28,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from protocol import command, methods
-from protocol.backends import add_backend_options, check_backend_options, connected
 from protocol.contenders import ALL_RIVALS, Rivals, select_rivals
 from protocol.evaluation import prepare_bench
 from protocol.studies import add_kernels_option
@@ -93,7 +92,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--rounds", type=number, default=1, help=rounds)
     add_kernels_option(parser)
     command.add_task_options(parser, first_run=None)
-    add_backend_options(parser)
     return parser
 
 
@@ -122,7 +120,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = _parser()
     options = parser.parse_args(argv)
     with command.refusing(parser):
-        check_backend_options(options)
         plan = plan_of(options)
         bench = prepare_bench(plan)
     X = methods.rows_for(plan.network, bench.X)
@@ -134,8 +131,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         for name in dict.fromkeys(map(methods.theta0_of, plan.methods))
         if not name.endswith("/scratch")
     }
-    with command.resumable(parser), connected(plan) as workers:
-        theta0s = learn_all(initializers, X, len(bench.X_unlabelled), workers, plan)
+    with command.resumable(parser):
+        theta0s = learn_all(initializers, X[: len(bench.X_unlabelled)], plan)
         records = [{"method": name, "run": run} | t.record() for (name, run), t in theta0s.items()]
         rivals = Rivals(plan.rivals, bench)
         contenders = {}
@@ -145,13 +142,12 @@ def main(argv: Sequence[str] | None = None) -> None:
             for name in plan.methods:
                 theta0 = theta0s.get((methods.theta0_of(name), run))
                 contenders[run].append(methods.contender_of(name, bench.network, X, theta0))
-        scores = bench.evaluate(contenders, workers=workers)
+        scores = bench.evaluate(contenders)
     names = (*methods.NAMES_OF[plan.network], *ALL_RIVALS)
     scores.sort(key=lambda s: (names.index(s["method"]), s["n_labels"], s["run"], s["task"]))
     results = {
         "dataset": bench.dataset.about,
         "settings": vars(plan),
-        "backend": {"name": plan.backend, "jobs": workers.n_jobs},
         "theta0": records,
         "scores": pack_scores(scores),
     }

@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import joblib
 import numpy as np
 import torch
 from sklearn.base import clone
@@ -26,9 +27,9 @@ from sklearn.model_selection import StratifiedShuffleSplit
 
 from data.datasets import DATASETS, standardize
 from protocol import command
-from protocol.backends import Call, local_workers
 from protocol.methods import select_names
 from protocol.own_networks import FRESH, IMAGES, LEARNED, NETWORKS, SPREADING
+from protocol.parallel import results
 from protocol.store import Log, code_digest, data_digest, deciding_versions, digest_of
 from reporting.small_network_tables import SMALL_NETWORK_TABLES
 from reporting.tables import publish
@@ -160,7 +161,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     command.add_output_options(parser)
     options = parser.parse_args(argv)
     options.max_iter = options.max_iter or "auto"
-    log, workers = Log(options.output / "small_networks.jsonl"), local_workers(options.jobs)
+    log, n_jobs = (
+        Log(options.output / "small_networks.jsonl"),
+        joblib.effective_n_jobs(options.jobs),
+    )
     with command.refusing(parser):
         names = select_names(options.tasks, tasks, what="task")
         digits = digits_task(options.seed)
@@ -173,14 +177,14 @@ def main(argv: Sequence[str] | None = None) -> None:
                          data_digest(task.y), *code])
         for name, task in task_of.items()
     }  # fmt: skip
-    calls: list[Call] = [
-        ((name, options.seed, options.max_iter), (task_of[name],))
+    calls = [
+        (name, options.seed, options.max_iter, task_of[name])
         for name, key in keys.items()
         if key not in log.records
     ]
     with command.resumable(parser):
-        for record in workers.results(measure, calls):
-            log.append({"key": keys[record["task"]], "jobs": workers.n_jobs} | record)
+        for record in results(options.jobs, measure, calls):
+            log.append({"key": keys[record["task"]], "jobs": n_jobs} | record)
             command.say(options, f"{record['task']}: learned in {record['seconds']:.0f} s")
     records = [{k: v for k, v in log.records[key].items() if k != "key"} for key in keys.values()]
     settings = {"tasks": names, "digits": DIGITS, IMAGES: FEW_IMAGES, "networks": SMALL_STEPS}

@@ -1,7 +1,7 @@
 """What commands share: options, what is refused, and what an interruption leaves.
 
-Bad input ends with status 2 and one line before any work, an interruption with 130 and a lost
-cluster with 75, both with the promise that the same command goes on.
+Bad input ends with status 2 and one line before any work, an interruption with 130 and the promise
+that the same command goes on.
 """
 
 import argparse
@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from data.datasets import DATASETS
-from protocol.backends import ClusterError
 
 OUTPUT = Path(__file__).resolve().parents[1] / "output"
 
@@ -45,9 +44,6 @@ def resumable(parser: argparse.ArgumentParser) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         _end(parser, 130, "stopped; the same command goes on from here")
-    except ClusterError as error:
-        # What sysexits.h has for a failure that need not happen again.
-        _end(parser, 75, f"{error}; the same command goes on from here")
 
 
 def say(options: argparse.Namespace, line: str) -> None:

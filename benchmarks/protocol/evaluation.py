@@ -1,4 +1,4 @@
-"""``cross_val_score`` of every contender on every task, on any backend, kept as it comes."""
+"""``cross_val_score`` of every contender on every task, kept as it comes."""
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
@@ -12,10 +12,10 @@ from sklearn.model_selection import cross_val_score
 from tqdm import tqdm
 
 from data.datasets import DATASETS, Dataset, standardize
-from protocol.backends import Call, Workers, local_workers
 from protocol.command import say
 from protocol.methods import FEATURES_THETA0, Contender, NetworkSettings, network_contender
-from protocol.store import Log, data_digest, deciding_versions, digest_of, require_versions
+from protocol.parallel import results
+from protocol.store import Log, data_digest, deciding_versions, digest_of
 from protocol.tasks import Task, draw_rows, fit_seed, tasks_of_runs
 from protocol.theta0s import Pretrained, learn, path_of
 
@@ -96,8 +96,6 @@ class Bench:
     def evaluate(
         self,
         contenders: Mapping[int, Sequence[Contender]],
-        *,
-        workers: Workers | None = None,
         title: str = "evaluating",
     ) -> list[dict[str, Any]]:
         """Test accuracy (0 to 1) of the contenders of each run on all its tasks at every N.
@@ -106,13 +104,12 @@ class Bench:
         rows) pair for each N. A score goes into the log as soon as its call returns; what is there
         already is not computed again.
         """
-        workers = workers or local_workers(self.options.jobs)
         log = Log(self.options.output / "scores.jsonl")
         y_train, seed, law = self.dataset.y_train, self.options.seed, self.options.draw
         y = np.concatenate([y_train, self.dataset.y_test])
         test = np.arange(len(y_train), len(y))
         wanted = []
-        calls: list[Call] = []
+        calls: list[tuple[Any, ...]] = []
         for task in (task for run in contenders for task in self.tasks[run]):
             rows = {n: draw_rows(y_train, task, n, seed=seed, law=law) for n in self.n_labels}
             labels, random_state = task.apply(y), fit_seed(task, seed=seed)
@@ -121,12 +118,9 @@ class Bench:
                 wanted += list(cells.values())
                 missing = [cell for cell in cells.values() if cell["key"] not in log.records]
                 splits = [(rows[cell["n_labels"]], test) for cell in missing]
-                # The rows, and theta0, which is in what `make` makes, are megabytes, and the same
-                # for many calls.
-                shared = (contender.make, contender.X)
-                args = (missing, deciding_versions(), random_state, labels, splits)
-                calls += [(args, shared)] if missing else []
-        scored, quiet = workers.results(_score, calls), self.options.quiet
+                call = (missing, random_state, labels, splits, contender.make, contender.X)
+                calls += [call] if missing else []
+        scored, quiet = results(self.options.jobs, _score, calls), self.options.quiet
         for records in tqdm(scored, title, len(calls), unit="task", disable=quiet):
             for record in records:
                 log.append(record)
@@ -135,7 +129,6 @@ class Bench:
 
 def _score(
     cells: list[dict[str, Any]],
-    used: dict[str, str],
     random_state: int,
     y: np.ndarray,
     splits: list[tuple[np.ndarray, np.ndarray]],
@@ -143,7 +136,6 @@ def _score(
     X: np.ndarray,
 ) -> list[dict[str, Any]]:
     """The records with accuracies of one estimator on one task; runs in a worker."""
-    require_versions(used)
     scores = cross_val_score(
         make(random_state), X, y, cv=splits, scoring="accuracy", error_score="raise"
     )

@@ -102,16 +102,6 @@ def deciding_versions() -> dict[str, str]:
     return {name: number for name, number in versions().items() if name != "python"}
 
 
-def require_versions(used: dict[str, str]) -> None:
-    """Raise a RuntimeError where a worker has other versions than those a score is kept under."""
-    here = deciding_versions()
-    other = [
-        f"{name} {here[name]} and not {used[name]}" for name in used if here[name] != used[name]
-    ]
-    if other:
-        raise RuntimeError(f"the worker on {platform.node()} has {', '.join(other)}")
-
-
 # Of the package's files, what learns no theta0.
 LEARNS_NOTHING = frozenset({
     "__init__", "classifiers", "diagnostics", "theory", "export", "fine_tuning",

@@ -8,7 +8,6 @@ like any pickle, do not put another's file there.
 import argparse
 import math
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,15 +16,12 @@ import joblib
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 
-from protocol.backends import Call, Workers
 from protocol.command import say
 from protocol.store import (
     code_digest,
     commit,
     data_digest,
-    deciding_versions,
     digest_of,
-    require_versions,
     versions,
     write_atomically,
 )
@@ -133,55 +129,20 @@ def _fitted(initializer: Any, X: np.ndarray, training: Path) -> Pretrained:
     return Pretrained(fitted, theta0_digest(fitted.theta0_), seconds, commit())
 
 
-# The theta0 of several runs, on any backend
-
-
-def _learn_in_worker(
-    key: tuple[str, int],
-    used: dict[str, str],
-    initializer: BaseEstimator,
-    path: Path,
-    n_rows: int,
-    X: np.ndarray,
-) -> tuple[tuple[str, int], Pretrained]:
-    """Learn a theta0 from the first rows of X; in the command's own folder where that is shared."""
-    require_versions(used)
-    rows = np.require(X[:n_rows], requirements="A")  # a message may end in the middle of a number
-    return key, learn(path, initializer, rows)
+# The theta0 of several runs
 
 
 def learn_all(
-    initializers: dict[tuple[str, int], BaseEstimator],
-    X: np.ndarray,
-    n_rows: int,
-    workers: Workers,
-    options: argparse.Namespace,
+    initializers: dict[tuple[str, int], BaseEstimator], X: np.ndarray, options: argparse.Namespace
 ) -> dict[tuple[str, int], Pretrained]:
-    """The theta0 of each method and run, learned from the first ``n_rows`` of X, or found.
-
-    All rows are handed on, since they are what the evaluation needs too.
-    """
-    X_digest, folder = data_digest(X[:n_rows]), options.output.absolute() / "theta0"
-    paths = {
-        key: path_of(initializer, key[0], folder, X_digest)
-        for key, initializer in initializers.items()
-    }
-    missing = [key for key, path in paths.items() if not path.exists()]
-    # Bars of epochs are for a terminal.
-    verbose = 0 if options.quiet or workers.machines is not None else 1
-
-    def calls() -> Iterator[Call]:
-        for key in missing:
-            params = initializers[key].get_params()
-            loud = [name for name in params if name.rpartition("__")[2] == "verbose"]
-            initializer = clone(initializers[key]).set_params(**dict.fromkeys(loud, verbose))
-            epochs = params["max_iter"]
-            say(options, f"run {key[1]}: learning theta0 of {key[0]}, epochs: {epochs}")
-            yield (key, deciding_versions(), initializer, paths[key], n_rows), (X,)
-
-    for key, theta0 in workers.results(_learn_in_worker, calls(), whole_machine=True):
-        if not paths[key].exists():  # of a worker that does not see the folder
-            _write(paths[key], theta0)
-    return {
-        key: learn(paths[key], initializer, X[:n_rows]) for key, initializer in initializers.items()
-    }
+    """The theta0 of each method and run, learned from rows X, or found."""
+    X_digest, learned = data_digest(X), {}
+    for (name, run), initializer in initializers.items():
+        path = path_of(initializer, name, options.output.absolute() / "theta0", X_digest)
+        params = initializer.get_params()
+        if not path.exists():
+            say(options, f"run {run}: learning theta0 of {name}, epochs: {params['max_iter']}")
+        loud = [each for each in params if each.rpartition("__")[2] == "verbose"]
+        verbose = dict.fromkeys(loud, 0 if options.quiet else 1)
+        learned[name, run] = learn(path, clone(initializer).set_params(**verbose), X)
+    return learned

@@ -30,7 +30,7 @@ TABLES: dict[str, Callable[[Results], Table]] = {
 """From what a command writes to a table of it."""
 
 # Options that change no figure.
-IDLE_OPTIONS = {"output", "data_dir", "quiet", "jobs", "backend", "address"}
+IDLE_OPTIONS = {"output", "data_dir", "quiet", "jobs"}
 
 
 def build_table(kind: str, results: Results) -> Table:

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from scipy import stats
 
-from protocol.backends import threads
+from protocol.parallel import threads
 from sklearn_mmdinit.diagnostics import prediction_samples
 from timing.steps import Step
 from timing.textbook import TextbookStep, predictions

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPClassifier as SklearnMLP
 
-from protocol.backends import threads
+from protocol.parallel import threads
 from sklearn_mmdinit import MLPClassifier
 from timing.checks import DisagreementError
 from timing.clock import in_turns, ratio, timed

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import speed
-from protocol.backends import threads
+from protocol.parallel import threads
 from reporting.tables import build_table
 from results_stand_in import status_of, written
 from timing import classifier_fits, probe

@@ -153,7 +153,6 @@ def test_the_presets():
         (("--n-labels", "500"), "N = 500 is too many for 1297 training rows, 1"),
         (("--classes", "10", "--draw", "balanced"), "--draw and --same-tasks are for binary tasks"),
         (("--methods", "features+logistic-cv", "--n-labels", "1", "5"), "5 or more, got 1"),
-        (("--address", "tcp://a:1"), "--address tcp://a:1 is for --backend dask, not"),
     ],
 )
 def test_bad_options_are_refused_before_any_work(tmp_path, capsys, more, message):
