@@ -73,7 +73,7 @@ def embedded(
         report(f"{name}: computing the vectors of {of.n_train + of.n_test} texts, once")
         encoder = load_encoder(data_dir, report)
         # One after the other, so that training rows do not depend on test texts.
-        train, test = (encoder.encode(texts, progress=progress) for texts in parts)
+        train, test = (encoder.encode(texts.tolist(), progress=progress) for texts in parts)
         write_atomically(path, lambda part: np.savez(part, X=train, X_test=test))
     with np.load(path) as arrays:
         X, X_test = arrays["X"], arrays["X_test"]
@@ -196,7 +196,8 @@ def score_cell(
     """Records of the methods wanted, by name with their keys, of one draw."""
     labelled = labelled_rows(data, n_labels, draw)
     others = np.setdiff1d(np.arange(len(data.y)), labelled)
-    rows_of = {None: (data.X, data.X_test), "umap": umap, "texts": data.texts}
+    rows_of: dict[str | None, Any] = {None: (data.X, data.X_test), "texts": data.texts}
+    rows_of["umap"] = umap
     records = []
     with warnings.catch_warnings():
         # scikit-learn asks whether so many classes of so few rows are not a regression.

@@ -68,7 +68,7 @@ LIMITS = (
 
 
 def _units(claim: Claim, library: Library) -> tuple[pd.DataFrame, list[str]]:
-    """Accuracies by (run or set) and method, and which methods are rivals measured in all."""
+    """Accuracies by (run or draw) and method, and which methods are rivals measured in all."""
     if claim.file == ALL_FILES:
         accuracies, rivals = mean_by(rows_of_all_files(library), N, "run"), [*RIVALS]
     elif claim.file in (SENTENCES, BESIDE_SETFIT):
@@ -85,7 +85,7 @@ def _rival_and_fresh(claim: Claim, library: Library) -> tuple[pd.DataFrame, str,
     """The accuracies of a claim; the names of the best rival and of fresh weights, or ""."""
     accuracies, rivals = _units(claim, library)
     best = accuracies.mean()[rivals].idxmax() if rivals else ""
-    return accuracies, best, claim.fresh or scratch_of(theta0_of(claim.method))
+    return accuracies, best, claim.fresh or scratch_of(theta0_of(claim.method)) or ""
 
 
 def figures_of(claim: Claim, library: Library) -> dict[str, float]:
