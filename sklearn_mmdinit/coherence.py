@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator, clone
 from sklearn.frozen import FrozenEstimator
-from sklearn.pipeline import Pipeline
 from sklearn.utils import check_array
 from torch import nn
 
@@ -230,20 +229,8 @@ def _check_embedding(coherence: Coherence) -> None:
     if isinstance(embedding, type) or not all(hasattr(embedding, name) for name in needed):
         valid = "None or an estimator with fit, transform, get_params and set_params"
         raise TypeError(f"embedding must be {valid}, got {embedding!r}")
-    check_changes_rows("embedding", embedding)
     if brings_edges(coherence):
         raise ValueError("embedding has no effect if the graph is a matrix; use one of the two")
-
-
-def check_changes_rows(name: str, transformer: Any) -> None:
-    """Raise a ValueError if a transformer is, or ends in, an initializer that passes rows on."""
-    last = transformer
-    while isinstance(last, FrozenEstimator | Pipeline):
-        last = last.estimator if isinstance(last, FrozenEstimator) else last.steps[-1][1]
-    output = getattr(last, "output", None)
-    if isinstance(output, str) and output == "passthrough":
-        given = f"{name}={type(last).__name__}(output='passthrough')"
-        raise ValueError(f"{given} returns its rows unchanged; use output='hidden'")
 
 
 # The settings of a checkpoint

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 import joblib
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
@@ -22,7 +22,7 @@ from ._base import validation as checks
 from ._base.environment import torch_device, without_caller_settings
 from ._base.mlp import ACTIVATIONS, INITS
 from ._base.random_streams import Purpose, permutation, seed_of, seeds_of
-from ._base.row_scale import RowMoments, warn_if_another_scale
+from ._base.row_scale import RowMoments, unit_rows, warn_if_another_scale
 from ._base.validation import warn_user
 from .coherence import (
     Coherence,
@@ -46,11 +46,9 @@ from .training.minibatches import PositivePairs, RowBatches
 from .training.schedule import has_converged, is_still_falling
 from .training.state import State
 from .training.streams import LoaderEpochs, StreamBatches
-from .warm_start import attach_theta0
 
 __all__ = ["MMDInitializer"]
 
-OUTPUTS = ("passthrough", "hidden")
 
 # Number of the first step of `score`, so large that `score` never uses a draw of the training.
 _FIRST_SCORE_STEP = 1 << 31
@@ -72,91 +70,9 @@ _COLLAPSE_ROWS, _COLLAPSED = 512, 0.9
 _TINY = float(np.finfo(np.float32).tiny)
 
 
-class _HiddenFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
-    """Maps rows to hidden activations, in the container that set_output asks for."""
-
-    @without_caller_settings()
-    def transform(self, X: Any) -> np.ndarray:
-        """Inputs of the last layer at theta0, for rows X."""
-        rows = self._rows_with_scale_warning(X)
-        return self._builder.hidden(self.theta0_, rows, torch_device(self.device))
-
-    def _rows_with_scale_warning(self, X: Any) -> np.ndarray:
-        """Rows of X, with a warning if theta0 was learned on another scale."""
-        rows = self._rows(X)
-        warn_if_another_scale(rows, self.theta0_.row_mean, self.theta0_.row_spread)
-        return rows
-
-
-# auto_wrap_output_keys=None switches scikit-learn's set_output off for the `transform` of this
-# class, because a DataFrame cannot carry theta0. `_HiddenFeatures.transform` keeps set_output: that
-# is why there are two classes.
-class _CarriesTheta0(_HiddenFeatures, auto_wrap_output_keys=None):  # type: ignore[call-arg]
-    """Returns X as an array that carries theta0 to the next step, or hidden activations."""
-
-    def transform(self, X: Any) -> np.ndarray:
-        """Pass X on together with theta0, or map it to hidden activations.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows on the scale that theta0 was learned on. A warning reports another scale.
-
-        Returns
-        -------
-        ndarray
-            X itself, as a read-only array that carries theta0 to the next step of a pipeline. It
-            stays an array where ``set_output`` asks for a DataFrame, which cannot carry theta0.
-            With ``output="hidden"``: inputs of the last layer at theta0, (n_samples, n_units).
-            The hidden activations of a row differ by rounding if X has other rows beside it: by
-            up to 1e-5 of the largest activation.
-        """
-        check_is_fitted(self, "theta0_")
-        checks.check_argument("output", self.output, checks.one_of(OUTPUTS))
-        if self.output == "hidden":
-            return super().transform(X)
-        return attach_theta0(self._rows_with_scale_warning(X), self.theta0_)
-
-    def fit_transform(self, X: Any, y: Any = None) -> np.ndarray:
-        """Learn theta0 from X, then ``transform`` X; an interrupt raises KeyboardInterrupt.
-
-        Parameters
-        ----------
-        X, y
-            As ``fit`` takes them.
-
-        Returns
-        -------
-        ndarray
-            As ``transform`` returns.
-        """
-        # Overrides scikit-learn's, which puts X into the container of set_output.
-        # An interrupt must raise: a Pipeline would cache half-trained weights.
-        with checks.inside_another():
-            self.fit(X, y)
-        return self.transform(X)
-
-    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """Names of the columns that ``transform`` returns.
-
-        Parameters
-        ----------
-        input_features : array-like of str, default=None
-            Names of X's columns, used with ``output="passthrough"``.
-
-        Returns
-        -------
-        ndarray of str objects
-        """
-        if self.output == "hidden":
-            check_is_fitted(self, "theta0_")
-            prefix = type(self).__name__.lower()
-            last = self.to_module().get_submodule(self._builder.known_last_layer())
-            return np.asarray([f"{prefix}{i}" for i in range(last.in_features)], dtype=object)
-        return super().get_feature_names_out(input_features)
-
-
-class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
+class MMDInitializer(
+    factories.ExtraParamsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+):
     r"""Learn a network's initial weights from unlabelled data.
 
     Minimises eq. (final_loss) of Lee & Cho [1]_ over theta0,
@@ -207,8 +123,6 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
     batch_norm : bool, default=False
         Batch normalization before each activation. Each perturbed network uses the mean and
         variance of its own activations. Scale and shift are learned but not perturbed.
-    output : {"passthrough", "hidden"}, default="passthrough"
-        What ``transform`` returns: X itself, which carries theta0, or the last hidden activations.
     device : str, default="auto"
         Any of PyTorch's devices. "auto" takes CUDA where there is one.
     verbose : int or "auto", default="auto"
@@ -265,7 +179,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         "gram" where it serves.
     hidden_layer : str, default=None
         Name of the linear layer of the module whose inputs are the last hidden activations, for
-        `coherence` and `output`. None: the layer that returns the logits.
+        `coherence` and ``transform``. None: the layer that returns the logits.
     **module__params : dict
         ``module__<name>``: arguments of the class in `module`.
 
@@ -340,7 +254,6 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         "activation": [checks.one_of(ACTIVATIONS)],
         "init": [checks.one_of(INITS)],
         "batch_norm": ["boolean"],
-        "output": [checks.one_of(OUTPUTS)],
         "warm_start": ["boolean"],
         "verbose": [Integral, checks.AUTO],
         "n_perturbations": [checks.integers(2), checks.AUTO],  # the U-statistic divides by n - 1
@@ -367,7 +280,6 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         module: Any = None,
         activation: str = "relu",
         batch_norm: bool = False,
-        output: str = "passthrough",
         device: str = "auto",
         verbose: Any = "auto",
         checkpoint: Any = None,
@@ -393,7 +305,6 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         self.module = module
         self.activation = activation
         self.batch_norm = batch_norm
-        self.output = output
         self.device = device
         self.verbose = verbose
         self.checkpoint = checkpoint
@@ -439,8 +350,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        hidden = self.output == "hidden"
-        tags.transformer_tags.preserves_dtype = ["float32"] if hidden else ["float64", "float32"]
+        tags.transformer_tags.preserves_dtype = ["float32"]
         return tags
 
     def _check_params(self) -> None:
@@ -525,7 +435,6 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         """
         X = self._validated(X, reset=self._learned() is None)
         y = labels.one_for_each_row(X, y)
-        labels.warn_if_few(X, y)
         coherence = coherence_of(self.coherence, X)
         config, fresh = self._begin(X, y, coherence, len(X) if epochs is None else epochs.n_rows)
         path = None if self.checkpoint is None else Path(self.checkpoint)
@@ -566,6 +475,32 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         if not math.isfinite(loss):
             raise ValueError("the loss of X is not finite: values of X are too large; scale X")
         return -loss
+
+    @without_caller_settings()
+    def transform(self, X: Any) -> np.ndarray:
+        """The features of X: the last hidden activations at theta0, each example with unit norm.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Examples on the scale that theta0 was learned on. A warning reports another scale.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_units)
+            Features in float32. An example whose activations are all zero stays zero. Features
+            differ by rounding, by up to 1e-5, if X has other examples beside it.
+        """
+        check_is_fitted(self, "theta0_")
+        rows = self._rows(X)
+        warn_if_another_scale(rows, self.theta0_.row_mean, self.theta0_.row_spread)
+        return unit_rows(self._builder.hidden(self.theta0_, rows, torch_device(self.device)))
+
+    @property
+    def _n_features_out(self) -> int:
+        """The number of features, for ``get_feature_names_out``."""
+        last: Any = self.to_module().get_submodule(self._builder.known_last_layer())
+        return int(last.in_features)
 
     def to_module(self) -> nn.Module:
         """A fresh module on the CPU, of the class in `module` or an :class:`MLP`, at theta0."""
@@ -631,7 +566,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
             _check_same_network(learned.architecture, architecture)
             warn_if_another_scale(X, learned.row_mean, learned.row_spread)
             theta0 = learned.without_gain()
-        if coherence is not None or self.output == "hidden":
+        if coherence is not None:
             self._builder.hidden(theta0, X[:2], "cpu")  # raises without a last linear layer
         config = self._config(n_rows, coherence)
         if coherence is not None and not config.has_paper_terms:

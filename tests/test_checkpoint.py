@@ -18,6 +18,7 @@ import pytest
 import torch
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from torch import nn
 from torch.optim.optimizer import register_optimizer_step_pre_hook
@@ -172,7 +173,7 @@ def test_an_interrupt_ends_whatever_contains_the_training(path):
     y = np.arange(len(X)) % 2
     init = tiny(checkpoint=path)
     for whole in (
-        make_pipeline(init, MLPClassifier(max_iter=0)),
+        make_pipeline(init, LogisticRegression()),
         MLPClassifier((12, 8), warm_start_from=clone(init), max_iter=0),
     ):
         path.unlink(missing_ok=True)
@@ -206,7 +207,7 @@ def test_what_was_learned_is_kept_where_the_file_cannot_be_written(step, stop, l
 
 
 def test_a_fit_that_raises_does_not_say_that_it_is_fitted(path):
-    pipeline = make_pipeline(tiny(checkpoint=path), MLPClassifier(max_iter=0))
+    pipeline = make_pipeline(tiny(checkpoint=path), LogisticRegression())
     warned = pytest.warns(UserWarning, match="cannot be written")
     stopped = pytest.raises(KeyboardInterrupt)
     with unplugged_at(5, path), interrupted_at(5), warned as caught, stopped:
@@ -215,7 +216,7 @@ def test_a_fit_that_raises_does_not_say_that_it_is_fitted(path):
 
 
 def test_an_interrupted_first_round_has_no_second(path):
-    first = tiny(output="hidden", checkpoint=path)
+    first = tiny(checkpoint=path)
     both = tiny(coherence=Coherence(n_neighbors=3, embedding=first))
     with pytest.raises(KeyboardInterrupt), interrupted_at(5):
         both.fit(X)

@@ -53,7 +53,7 @@ def small(embedding=None, augmentation=None, *, module=None, **params):
 
 
 def first_round(**params):
-    return small(output="hidden", random_state=1, **params)
+    return small(random_state=1, **params)
 
 
 def ends(walk):
@@ -181,7 +181,7 @@ def test_a_module_is_given_its_rows_in_their_shape(X):
 
 def test_rounds_of_rounds_and_their_parameters(digits):
     X, y = digits
-    third = small(small(first_round(max_iter=1), output="hidden", max_iter=1), max_iter=1)
+    third = small(small(first_round(max_iter=1), max_iter=1), max_iter=1)
     name = "coherence__embedding__coherence__embedding__coherence__walk_length"
     assert third.get_params()[name] == 5.0
     third.fit(X)

@@ -183,7 +183,7 @@ MMDInitializer((8,), n_perturbations=8, max_iter=4, device="cuda", random_state=
 
 def test_terms_and_activations_are_those_of_the_cpu(X):
     # Other perturbations of the same law.
-    init = tiny(n_perturbations=512, output="hidden").fit(X)
+    init = tiny(n_perturbations=512).fit(X)
     score, hidden = init.score(X), init.transform(X)
     init.set_params(device="cpu")
     assert score == pytest.approx(init.score(X), abs=0.03)

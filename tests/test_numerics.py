@@ -212,9 +212,8 @@ UNDER_AUTOCAST = {
     "partial_fit": lambda X, y: initializer(batch_norm=True).partial_fit(X).coefs_[0],
     "coherence": lambda X, y: initializer(coherence=AT_EDGES).fit(X).coefs_[0],
     "score": lambda X, y: initializer().fit(X).score(X),
-    "transform": lambda X, y: initializer(output="hidden").fit_transform(X),
+    "transform": lambda X, y: initializer().fit_transform(X),
     "classifier": lambda X, y: classifier().fit(X, y).predict_proba(X),
-    "one epoch": lambda X, y: classifier().partial_fit(X, y, [0, 1]).coefs_[0],
     "samples": lambda X, y: prediction_samples(initializer().fit(X), X, random_state=0),
     "ratio": lambda X, y: dead_neuron_ratio(initializer().fit(X), X, random_state=0),
     "kernel": lambda X, y: coherence_kernel(initializer().fit(X), X),
@@ -328,7 +327,7 @@ class _Counting(nn.Sequential):
 def test_hidden_activations_are_of_at_most_1024_rows_at_a_time(n):
     X = np.random.default_rng(0).normal(size=(2500, 6))
     net = _Counting(nn.Linear(6, 4), nn.ReLU(), nn.Linear(4, 2))
-    init = MMDInitializer(module=net, output="hidden", max_iter=0, random_state=0).fit(X)
+    init = MMDInitializer(module=net, max_iter=0, random_state=0).fit(X)
     net.sizes.clear()
     assert init.transform(X[:n]).shape == (n, 4)
     assert max(net.sizes) <= 1024
@@ -339,7 +338,7 @@ def test_hidden_activations_are_of_at_most_1024_rows_at_a_time(n):
 def test_a_row_in_other_company_differs_by_rounding_alone(n):
     X = np.random.default_rng(0).normal(size=(600, 30))
     clf = MLPClassifier((64, 64), max_iter=2, random_state=0).fit(X, np.arange(600) % 3)
-    init = MMDInitializer((64, 64), output="hidden", max_iter=0, random_state=0).fit(X)
+    init = MMDInitializer((64, 64), max_iter=0, random_state=0).fit(X)
     for function in (clf.predict_proba, init.transform):
         together = function(X)
         apart = np.concatenate([function(X[i : i + n]) for i in range(0, 600, n)])

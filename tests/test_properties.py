@@ -47,7 +47,6 @@ OF_MMD = {
     "detachment_weight": NUMBERS,
     "sampler": mostly(st.sampled_from(["auto", "gram", "functional"]), "x"),
     "gain": mostly(st.sampled_from(["auto", 1.0, 2.0]), 0, -1, float("nan"), True, (1, 2)),
-    "output": mostly(st.sampled_from(["passthrough", "hidden"]), "x"),
 }
 
 
@@ -128,9 +127,8 @@ def check(case):
             estimator.fit(X, np.arange(len(X)) % 2)
         except (ValueError, TypeError, RuntimeError) as error:
             refused = error
-    ours = ("the initializer learns from", "X is not scaled")
     others = [str(w.message) for w in said if w.category is not ConvergenceWarning]
-    assert not [words for words in others if not words.startswith(ours)]
+    assert not [words for words in others if not words.startswith("X is not scaled")]
     if refused is not None:
         made_in = traceback.extract_tb(refused.__traceback__)[-1].filename
         assert str(refused)

@@ -42,28 +42,23 @@ def test_two_scales_have_a_warning_and_one_has_none(both):
                 lambda init=init, used=used: fit(init, used[FEW]),
                 lambda init=init, used=used: fit(init.theta0_, csr_array(used[FEW])),
                 lambda init=init, used=used: init.transform(used[FEW]),
-                lambda init=init, used=used: init.set_params(output="hidden").transform(used),
             ):
                 if used is learned:
                     call()  # warnings are errors
                     continue
                 with pytest.warns(UserWarning, match=r"another scale .* preprocessing once"):
                     call()
-            init.set_params(output="passthrough")
         with pytest.warns(UserWarning, match="another scale"):
             init.set_params(warm_start=True).fit(both[learned is both[0]])
 
 
-def test_images_are_compared_too_and_a_fresh_last_layer_keeps_the_scale(of_pixels):
+def test_images_are_compared_too():
     images = PIXELS.reshape(-1, 1, 8, 8)
     init = initializer(module=Conv, module__n_classes=10).fit(images)
     assert init.theta0_.row_mean.shape == (1, 8, 8)
     fit(init, images[FEW], classifier=NetClassifier)
     with pytest.warns(UserWarning, match="another scale"):
         fit(init, 5 * images[FEW], classifier=NetClassifier)
-    with pytest.warns(UserWarning, match="fresh last layer"):
-        two = fit(of_pixels, PIXELS[FEW], y[FEW] % 2).theta0_
-    np.testing.assert_array_equal(two.row_spread, of_pixels.theta0_.row_spread)
 
 
 def test_the_scale_is_that_of_all_rows_and_goes_where_theta0_goes(of_pixels, tmp_path):

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from scipy.sparse import issparse
+from sklearn.preprocessing import normalize
 from sklearn.utils import gen_batches
 
 from .validation import warn_user
@@ -59,6 +60,14 @@ class RowMoments:
         variance = np.asarray(self.squares / self.n)
         rounding = np.square(self.n * np.finfo(np.float64).eps * self.mean)
         return np.where(variance <= rounding, 0.0, variance)
+
+
+def unit_rows(X: np.ndarray) -> np.ndarray:
+    """Rows X (n, p) of floats, each scaled to unit norm; a row of zeros stays."""
+    # First divided, exactly, by a power of 2 near the largest entry, so that squares neither
+    # overflow nor vanish.
+    _, exponents = np.frexp(np.abs(X).max(axis=1, keepdims=True, initial=0.0))
+    return np.asarray(normalize(np.ldexp(X, -exponents)))
 
 
 def compare_scales(X: Any, mean: np.ndarray, spread: np.ndarray) -> tuple[float, float, float]:
