@@ -1,31 +1,39 @@
-"""scikit-learn classifiers that train by skorch, and can start from learned initial weights."""
+"""scikit-learn classifiers that train by skorch, and can start from pre-trained weights."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from functools import partial
-from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import torch
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
-from torch.optim import SGD
 
-from . import warm_start
 from ._base import module_factory as factories
 from ._base import validation as checks
-from ._base.environment import torch_device, without_caller_settings
-from ._base.mlp import MLP, PERCEPTRON_DEFAULTS, checked_structure
+from ._base.environment import (
+    seeded_generators,
+    torch_device,
+    with_gradients,
+    without_caller_settings,
+)
 from ._base.random_streams import seeds_of
 from ._base.row_scale import warn_if_another_scale
-from .export import sklearn_mlp
 from .fine_tuning import labels, net
-from .fine_tuning.head import SkipConnection, body_of, fit_head_
+from .fine_tuning.head import fit_head_
 from .theta0 import Theta0, arrays_of
+from .warm_start import (
+    Start,
+    check_columns,
+    factory_of,
+    is_fitted_initializer,
+    mlp_factory,
+    source_of,
+    start_from,
+)
 
 __all__ = ["MLPClassifier", "NetClassifier"]
 
@@ -34,128 +42,76 @@ _PROTOCOLS: dict[str, dict[str, Any]] = {
     "head-first": {"learning_rate_init": 1e-4, "max_iter": 30, "validation_split": None},
     "paper": {"learning_rate_init": 1e-3, "max_iter": 10, "validation_split": 1 / 6},
 }
+_NESTED = "warm_start_from__"
 
 
-class PartlyLabelled(ClassifierMixin, BaseEstimator):
-    """Base of classifiers whose rows may lack a label."""
+class NetClassifier(factories.ExtraParamsMixin, ClassifierMixin, BaseEstimator):
+    """Any PyTorch module as a classifier that can start from pre-trained weights.
 
-    def predict(self, X: Any) -> np.ndarray:
-        """The most probable of ``classes_`` for each row of X."""
-        indices = self.predict_proba(X).argmax(axis=1)  # first, because it checks for a fit
-        return self.classes_[indices]
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Accuracy on the rows that have a label.
-
-        Parameters
-        ----------
-        X, y, sample_weight
-            As ``fit`` takes them; rows with ``unlabelled_label`` are left out.
-
-        Returns
-        -------
-        score : float
-            Share of the rows whose label is predicted; a ValueError if no row has a label.
-        """
-        predicted = self.predict(X)  # first, because it checks for a fit
-        return labels.accuracy(y, predicted, sample_weight, self.unlabelled_label, self.classes_)
-
-    def _check_parameters(self) -> None:
-        """Raise an error that names the first parameter that is not valid."""
-        labels.check_marker(self.unlabelled_label)
-        checks.check_parameters(self)
-
-    def _validated(self, X: Any, *y: Any, **options: Any) -> Any:
-        """Checked X, dense or CSR, and y if given, as a tuple."""
-        return checks.examples_checked(self, X, *y, accept_sparse="csr", **options)
-
-    def _with_labels(self, X: Any, y: Any, **options: Any) -> tuple[Any, np.ndarray, np.ndarray]:
-        """X and y, checked, and which rows have a label, bool (n_samples,)."""
-        y, missing = labels.replace_missing(y, self.unlabelled_label)
-        X, y = self._validated(X, y, **options)
-        return X, y, labels.is_labelled(y, self.unlabelled_label) & ~missing
-
-
-class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
-    """Any PyTorch module as a classifier that can start from learned initial weights.
-
-    Trains all parameters that require a gradient by cross entropy, and keeps those of the epoch
-    with the lowest validation loss. X may have any shape that the module takes: rows of features,
-    images (n, 1, 28, 28), or, for an ``nn.Embedding``, whole numbers (n, length).
+    Trains all parameters that require a gradient by cross entropy. With a validation set it keeps
+    those of the epoch with the lowest validation loss. X may have any shape that the module takes:
+    rows of features, images (n, 1, 28, 28), or, for an ``nn.Embedding``, whole numbers (n, length).
 
     Parameters
     ----------
     module : nn.Module or subclass of it, default=None
         The network, which returns logits (n, n_classes). An instance is copied and does not
-        change; "fresh weights" are then its weights. A class is called with the ``module__<name>``
-        parameters. It also gets ``n_classes``, if it has this argument, and ``n_features``, the
-        number of values of an example, if it has this argument without a default;
-        ``module__n_classes`` and ``module__n_features`` replace these. The network is converted to
-        single precision, unless its ``forward`` casts X to a type of its own. None: the module of
-        the initializer in `warm_start_from`.
-    warm_start_from : object, default="auto"
+        change; its weights are those where training starts without `warm_start_from`. A class is
+        called with the ``module__<name>`` parameters. It also gets ``n_classes``, if it has this
+        argument, and ``n_features``, the number of values of an example, if it has this argument
+        without a default; ``module__n_classes`` and ``module__n_features`` replace these. The
+        network is converted to single precision, unless its ``forward`` casts X to a type of its
+        own. None: the module of the initializer in `warm_start_from`.
+    warm_start_from : MMDInitializer, Theta0, str, path-like or None, default=None
         Where training starts:
 
-        - "auto": if the step before in a Pipeline is an initializer, from the theta0 that its
-          output carries; else from fresh weights. If there is an initializer earlier in the
-          Pipeline, and a step after it lost theta0, ``fit`` raises an error. Pass None to start
-          from fresh weights there.
-        - "pipeline": as "auto", but an X without theta0 is always an error. This also works in
-          the worker processes of an ensemble, where "auto" cannot find the Pipeline.
-        - None: from fresh weights.
-        - an unfitted initializer: a clone of it learns theta0 from the X given to ``fit``. In a
-          cross-validation it learns again in each fold. Search its parameters as
-          ``warm_start_from__<name>``.
-        - a fitted initializer, a Theta0, or the path of a ``.safetensors`` file: from that
-          theta0, which must have the module's class and shapes. If it is for another number of
-          classes, the last layer is fresh, with a warning. Cloning this classifier keeps the
-          initializer fitted. In a parameter grid write ``FrozenEstimator(initializer)``, because
-          scikit-learn un-fits the estimators of a grid.
+        - None: from random weights.
+        - an unfitted initializer: a clone of it pre-trains on the X given to ``fit``. In a
+          cross-validation it does so again in each fold. Search its parameters as
+          ``warm_start_from__<name>``. If its ``random_state`` is None, it gets a seed from that of
+          the classifier.
+        - a fitted initializer, a :class:`Theta0`, or the path of its ``.safetensors`` file: from
+          these weights, which must have the module's class and shapes. Clones of this classifier
+          share a fitted initializer, so that it is not fitted again in a cross-validation. Its
+          parameters are not among those of the classifier. In a parameter grid write
+          ``initializer.theta0_``, because scikit-learn un-fits the estimators of a grid.
     fine_tuning : {"auto", "head-first", "paper"}, default="auto"
         How training begins. "auto" also sets other parameters, as their entries below say.
 
-        - "head-first": first a regularised logistic regression fits the last layer and, if there is
-          one, the skip connection. Then all layers are trained, at a low learning rate. If all
-          layers were trained from the start, with few labels, the learned features would change
-          before the last layer fits them [1]_. The last layer must be linear, not frozen, and
-          without a constraint such as spectral_norm.
+        - "head-first": linear probing, then fine-tuning. First a regularised logistic regression
+          fits the classification layer. Then all layers are trained, at a low learning rate. If all
+          layers were trained from the start, with few labels, the pre-trained features would
+          change before the classification layer fits them [1]_. This layer must be a plain
+          ``nn.Linear`` that is learned.
         - "paper": all layers at once, from the initial weights.
-        - "auto": "head-first" if the initial weights are learned and it can fit the last layer,
-          else "paper".
-    skip_connection : bool, default=False
-        Whether a linear map of the input is added to the logits. The network can then use the row
-        itself, even if the hidden layers have lost information. Recommended for tables.
+        - "auto": "head-first" if the initial weights are pre-trained and the classification layer
+          can be fitted, else "paper".
     optimizer : {"adam", "adamw", "rmsprop", "sgd"} or type, default="adam"
         A name, or a subclass of :class:`torch.optim.Optimizer`. Its arguments are parameters here,
         such as ``optimizer__weight_decay``.
     learning_rate_init : float or "auto", default="auto"
         Learning rate. "auto": 0.001, with "head-first" 0.0001.
     batch_size : int, default=50
-        Rows of a mini-batch.
+        Examples of a mini-batch.
     max_iter : int or "auto", default="auto"
         Number of epochs. "auto": 10, with "head-first" 30. With 0 epochs "head-first" ends after
         the logistic regression.
     validation_split : float, splitter, tuple, None or "auto", default="auto"
-        The validation set, by which the best epoch is chosen. It is taken from the rows that have a
-        label and a weight above 0. A number is a random fraction of them, stratified where
-        possible. A scikit-learn splitter gives its first split. A tuple (X_val, y_val) gives other
-        rows, which earlier steps of a Pipeline do not transform. None: no validation, and the last
-        epoch is kept. "auto": 1/6, with "head-first" None.
+        The validation set, by which the best epoch is chosen. A number is a random fraction of the
+        examples with a weight above 0, stratified where possible. A scikit-learn splitter gives its
+        first split of these examples. A tuple (X_val, y_val) gives other examples, which earlier
+        steps of a Pipeline do not transform. None: no validation, and the last epoch is kept.
+        "auto": 1/6, with "head-first" None.
     class_weight : None, "balanced" or dict, default=None
-        Weight of each class in the training and validation loss. The weight of a row is multiplied
-        by that of its class. A class that is not in the dict has weight 1. "balanced" gives each
-        class the same total weight.
-    unlabelled_label : int, float or str, default=None
-        The value in y, such as -1, of rows without a label. These rows are not in the loss and not
-        in ``score``, but an initializer that is fitted here learns from them. If this is NaN, None
-        and pandas.NA in y have the same meaning. Estimators that encode labels first, such as
-        VotingClassifier, make a class of these rows. Scorers given by name, such as
-        ``scoring="accuracy"``, count these rows as errors or as a class.
+        Weight of each class in the training and validation loss. The weight of an example is
+        multiplied by that of its class. A class that is not in the dict has weight 1. "balanced"
+        gives each class the same total weight.
     device : str, default="auto"
         Any of PyTorch's devices; "auto" takes CUDA if it is available.
     random_state : int, RandomState instance or None, default=None
-        Seed of fresh weights, of the validation split, of the order of rows, of the module's own
-        draws, such as dropout, and of an initializer without ``random_state`` that is fitted here.
+        Seed of random weights, of the validation split, of the order of examples, of the module's
+        own draws, such as dropout, and of an initializer without ``random_state`` that is fitted
+        here.
     **keywords : dict
         ``module__<name>``: arguments of the class in `module`. All others are arguments of
         :class:`skorch.NeuralNetClassifier`, such as ``callbacks``, ``criterion``, ``verbose``
@@ -173,7 +129,7 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
         The network.
     theta0_ : Theta0
         The initial weights.
-    initializer_ : estimator or None
+    initializer_ : MMDInitializer or None
         The fitted initializer that ``theta0_`` is from, if one was passed.
     history_ : skorch.history.History
         Skorch's record of each epoch.
@@ -184,8 +140,7 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
     best_validation_loss_ : float or None
         Validation loss of that epoch.
     n_iter_ : int
-        Number of completed epochs. An epoch that a callback ends early is not counted, although
-        its steps changed the weights.
+        Number of epochs.
     n_features_in_, input_shape_ : int, tuple of int
         Number of values of an example, and its shape.
     feature_names_in_ : ndarray of str
@@ -193,7 +148,7 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
 
     See Also
     --------
-    MMDInitializer : Learns theta0 from unlabelled data.
+    MMDInitializer : Pre-trains on unlabelled data.
     MLPClassifier : The same with a multi-layer perceptron.
 
     References
@@ -223,7 +178,6 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
     _parameter_constraints: ClassVar = {
         "batch_size": [checks.integers(1)],
         "fine_tuning": [checks.one_of(["auto", *_PROTOCOLS])],
-        "skip_connection": ["boolean"],
         "max_iter": [checks.integers(0), checks.AUTO],
         "learning_rate_init": [checks.POSITIVE, checks.AUTO],
         "optimizer": [checks.one_of(net.OPTIMIZERS), type],
@@ -235,7 +189,6 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
             checks.AUTO,
         ],
         "class_weight": [dict, checks.one_of(["balanced"]), None],
-        "unlabelled_label": [Integral, Real, str, None],
     }
     input_shape_: tuple[int, ...]
 
@@ -243,16 +196,14 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
         self,
         module: Any = None,
         *,
-        warm_start_from: Any = "auto",
+        warm_start_from: Any = None,
         fine_tuning: str = "auto",
-        skip_connection: bool = False,
         optimizer: Any = "adam",
         learning_rate_init: Any = "auto",
         batch_size: int = 50,
         max_iter: Any = "auto",
         validation_split: Any = "auto",
         class_weight: Any = None,
-        unlabelled_label: Any = None,
         device: str = "auto",
         random_state: Any = None,
         **keywords: Any,
@@ -260,45 +211,43 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
         self.module = module
         self.warm_start_from = warm_start_from
         self.fine_tuning = fine_tuning
-        self.skip_connection = skip_connection
         self.optimizer = optimizer
         self.learning_rate_init = learning_rate_init
         self.batch_size = batch_size
         self.max_iter = max_iter
         self.validation_split = validation_split
         self.class_weight = class_weight
-        self.unlabelled_label = unlabelled_label
         self.device = device
         self.random_state = random_state
         self._set_keywords(keywords)
 
+    # Parameters
+
     def _is_keyword(self, name: str) -> bool:
         return name.startswith(factories.PREFIX) or net.is_skorch_param(name)
 
-    def _skorch_params(self) -> dict[str, Any]:
-        """Parameters that skorch gets under its own names."""
-        return {name: value for name, value in vars(self).items() if net.is_skorch_param(name)}
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Get parameters; `deep` adds those of an unfitted initializer in `warm_start_from`."""
+        params = super().get_params(deep)
+        if is_fitted_initializer(self.warm_start_from):  # a value, without parameters
+            params = {name: v for name, v in params.items() if not name.startswith(_NESTED)}
+        return params
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters, also those of the initializer, the module and skorch.
-
-        A new value of ``warm_start_from__<name>`` replaces the initializer by an unfitted copy,
-        unless ``<name>`` is ``random_state`` or ``verbose``.
-        """
-        prefix = "warm_start_from__"
-        nested = {n.removeprefix(prefix): v for n, v in params.items() if n.startswith(prefix)}
-        super().set_params(**{n: v for n, v in params.items() if not n.startswith(prefix)})
-        if nested:
-            if not hasattr(initializer := self.warm_start_from, "set_params"):
-                name = prefix + min(nested)
-                raise ValueError(f"{name!r} cannot be set: {initializer!r} is not an initializer")
-            self.warm_start_from = warm_start.with_params(initializer, nested)
-        return self
+        """Set parameters, also those of an unfitted initializer, of the module and of skorch."""
+        source = params.get("warm_start_from", self.warm_start_from)
+        nested = [name for name in params if name.startswith(_NESTED)]
+        if nested and (is_fitted_initializer(source) or not hasattr(source, "set_params")):
+            raise ValueError(
+                f"Invalid parameter {nested[0]!r} for estimator {type(self).__name__}: only an "
+                f"unfitted initializer, such as clone(initializer), has parameters here, and "
+                f"warm_start_from is {'fitted' if hasattr(source, 'fit') else repr(source)}"
+            )
+        return super().set_params(**params)
 
     def __sklearn_clone__(self) -> Self:
         cloned: Self = super().__sklearn_clone__()
-        # A plain clone would un-fit the initializer, and each fold would fit it again.
-        if warm_start.is_fitted_initializer(self.warm_start_from):
+        if is_fitted_initializer(self.warm_start_from):  # a clone of it would be unfitted
             cloned.warm_start_from = self.warm_start_from
         return cloned
 
@@ -307,25 +256,22 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
         tags.input_tags.sparse = True
         return tags
 
-    def _check_parameters(self) -> None:
-        """Raise an error that names the first parameter that is not valid."""
-        super()._check_parameters()
-        net.check_skorch_params(self._skorch_params())
+    # Examples
 
     def _validated(self, X: Any, *y: Any, reset: bool = False, **options: Any) -> Any:
-        """X (n, ...) as float32, or as int64 if the module takes integers; and y if given."""
+        """X (n, ...), dense or CSR, in single precision or as integers; and y if given."""
         options |= {"reset": reset, "shape": None if reset else self.input_shape_}
-        X, *validated_y = super()._validated(X, *y, **options)
-        if not reset:
-            X = self._as_inputs(X)
-        else:
+        X, *y = checks.examples_checked(self, X, *y, accept_sparse="csr", **options)
+        if reset:
             self.input_shape_ = tuple(X.shape[1:])
             # Whether the module takes integers is not known yet.
             X = X if X.dtype.kind in "iu" else X.astype(np.float32, copy=False)
-        return (X, *validated_y) if y else X
+        else:
+            X = self._as_inputs(X)
+        return (X, *y) if y else X
 
     def _as_inputs(self, X: Any) -> Any:
-        """Rows as the module takes them: int64 or float32."""
+        """Examples as the module takes them: int64 or float32."""
         if not self._takes_integers:
             return X.astype(np.float32, copy=False)
         integers = X.astype(np.int64, copy=False)
@@ -335,35 +281,27 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
             raise ValueError(f"X must hold whole numbers, as it did in fit, got {bad}")
         return integers
 
-    def _rows(
-        self,
-        X: Any,
-        y: np.ndarray,
-        labelled: np.ndarray,
-        sample_weight: Any,
-        split: Any = None,
-        seed: int = 0,
-    ) -> net.Rows:
-        """The labelled rows to train on; `split` sets aside or gives validation rows."""
-        weights = labels.validate_weights(sample_weight, labelled)
+    def _rows(self, X: Any, y: np.ndarray, sample_weight: Any, split: Any, seed: int) -> net.Rows:
+        """The examples to train on, with their validation set."""
+        weights = labels.checked_weights(sample_weight, y)
         by_class = labels.class_weights(self.class_weight, self.classes_, y, weights)
-        X = X if labelled.all() else X[labelled]
-        rows = labels.rows_in_loss(X, y, weights, by_class)
+        rows = labels.examples_in_loss(X, y, weights, by_class)
         if split is None:
             return net.Rows(*rows)
         if not isinstance(split, tuple):
-            train, valid = labels.split_rows(split, *rows[:2], seed)
-            if len(valid) == 0:
-                return net.Rows(*rows)
+            train, valid = labels.split_examples(split, *rows[:2], seed)
+            valid_rows = net.Rows(*labels.take(rows, valid)) if len(valid) else None
             X, y, weights = labels.take(rows, train)
-            return net.Rows(X, y, weights, net.Rows(*labels.take(rows, valid)))
+            return net.Rows(X, y, weights, valid_rows)
         if len(split) != 2:
             raise ValueError(f"validation_split must be (X_val, y_val), got {len(split)} items")
         with checks.add_error_context("validation_split"):
-            X, y, labelled = self._with_labels(*split)
-            y = labels.encode(y[labelled], self.classes_, "y_val of validation_split", "y")
-            valid_rows = labels.rows_in_loss(X[labelled], y, None, by_class)
-        return net.Rows(*rows, net.Rows(*valid_rows))
+            X, y = self._validated(*split)
+            y = labels.encode(y, self.classes_)
+            valid_rows = net.Rows(*labels.examples_in_loss(X, y, None, by_class))
+        return net.Rows(*rows, valid_rows)
+
+    # Training
 
     def _factory(
         self, source: Any, shape: tuple[int, ...], n_classes: int, seed: int
@@ -374,7 +312,7 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
         if self.module is not None:
             keywords = factories.with_sizes(self.module, keywords, n_features, n_classes)
             return factories.ModuleFactory(self.module, keywords, seed)
-        factory = warm_start.factory_of(source, n_features, n_classes, seed)
+        factory = factory_of(source, n_features, n_classes, seed)
         if factory is None:
             raise ValueError(
                 f"module is None, and warm_start_from={self.warm_start_from!r} has no module "
@@ -382,128 +320,53 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
             )
         return factory
 
-    def _find_start(
-        self, X_given: Any, X: Any, n_classes: int, names: np.ndarray | None, seed: int
-    ) -> warm_start.Start:
-        """Where training starts, for rows X with columns of these names; changes no attribute.
-
-        `X_given` may carry theta0. Raises an error if a parameter does not suit the start, and
-        warns if X is on a wrong scale.
-        """
-        source = warm_start.find_source(self.warm_start_from, X_given)
+    def _start(self, X_given: Any, X: Any, seed: int) -> Start:
+        """Where training starts, for the checked X of the caller's; warns if its scale is wrong."""
+        source, n_classes = source_of(self.warm_start_from), len(self.classes_)
+        check_columns(source, X_given)
         factory = self._factory(source, X.shape[1:], n_classes, seed)
-        start = warm_start.start_from(source, factory, X, n_classes, names)
+        start = start_from(source, factory, X, n_classes)
         if self.fine_tuning == "head-first" and not start.head:
             raise ValueError(
-                "fine_tuning='head-first' needs a module whose logits come from an nn.Linear that "
-                "is not frozen and can take any weights; the logits of "
-                f"{start.architecture.module} do not; pass fine_tuning='paper'"
+                "fine_tuning='head-first' needs a module whose logits come from a plain nn.Linear "
+                f"that is learned; those of {start.architecture.module} do not; pass "
+                "fine_tuning='paper'"
             )
-        if self.skip_connection and start.takes_integers and X.dtype.kind in "iu":
-            raise ValueError(
-                "skip_connection=True multiplies X by weights, but the module has an embedding "
-                "layer and X holds its indices; pass skip_connection=False"
-            )
-        if start.must_learn or warm_start.attached_theta0(X_given) is not None:
-            return start  # the initializer compares scales itself, in its `fit` or its `transform`
+        if start.must_learn:
+            return start  # the initializer warns itself
         if not start.takes_integers:
-            checks.warn_if_unscaled(X, names)
+            checks.warn_if_unscaled(X, getattr(self, "feature_names_in_", None))
         warn_if_another_scale(X, start.theta0.row_mean, start.theta0.row_spread)
         return start
 
-    def _resolve(self, X_given: Any, X: Any) -> tuple[list[int], warm_start.Start]:
-        """Seeds of the validation split, training, weights and an initializer; and the start.
-
-        Sets `fine_tuning_`, and the values of the other parameters that are "auto".
-        """
-        # Always these four draws: two fits that differ only in warm_start_from have the same
-        # split and mini-batches.
-        seeds, names = seeds_of(self.random_state, 4), getattr(self, "feature_names_in_", None)
-        start = self._find_start(X_given, X, len(self.classes_), names, seeds[2])
-        self._takes_integers = start.takes_integers and X.dtype.kind in "iu"
+    def _resolve(self, start: Start) -> dict[str, Any]:
+        """Set ``fine_tuning_``; the values of the parameters that may be "auto"."""
         self.fine_tuning_ = self.fine_tuning
         if checks.is_auto(self.fine_tuning):
-            is_learned = start.source is not None
-            self.fine_tuning_ = "head-first" if is_learned and start.head else "paper"
-        self._choices = {
+            can_begin = start.source is not None and start.head
+            self.fine_tuning_ = "head-first" if can_begin else "paper"
+        return {
             name: default if checks.is_auto(getattr(self, name)) else getattr(self, name)
             for name, default in _PROTOCOLS[self.fine_tuning_].items()
         }
-        return seeds, start
-
-    def _build_net(
-        self,
-        start: warm_start.Start,
-        X: Any,
-        X_unlabelled: Sequence[Any],
-        rows: net.Rows,
-        seeds: Sequence[int],
-    ) -> None:
-        """Make the net with the weights of `start`; an unfitted initializer learns them first."""
-        make_net = partial(
-            net.build_net,
-            skorch_params=self._skorch_params(),
-            optimizer=net.OPTIMIZERS.get(self.optimizer, self.optimizer),
-            lr=self._choices["learning_rate_init"],
-            batch_size=int(self.batch_size),
-            device=torch_device(self.device),
-            row_size=math.prod(self.input_shape_),
-            seed=seeds[1],
-            module_draws=not start.architecture.is_perceptron,
-            classes=list(range(len(self.classes_))),
-        )
-        if start.must_learn:
-            # Made only so that a wrong parameter of skorch raises before the pre-training.
-            make_net(partial(start.build, self.skip_connection))
-            start = start.learn(X, X_unlabelled, None if self.random_state is None else seeds[3])
-        self.net_ = make_net(partial(start.build, self.skip_connection))
-        self.theta0_ = start.theta0
-        self.initializer_ = None if isinstance(start.source, Theta0) else start.source
-        if self.fine_tuning_ == "head-first":
-            fit_head_(self.net_, start.head, rows, seeds[0])
-
-    def _train(self, rows: net.Rows, n_epochs: int) -> Self:
-        """Train the net and set the fitted attributes."""
-        self.net_.train(rows, n_epochs)
-        self.n_iter_ = len(self.net_.history)
-        # skorch counts epochs from 1, and 0 stands for none.
-        best_epoch = dict(self.net_.callbacks_)["best_epoch"].best_epoch_
-        epoch = (best_epoch or self.n_iter_) - 1
-        self.best_epoch_ = epoch if self.n_iter_ else None
-        loss = self.net_.history[epoch, "valid_loss"] if best_epoch else None
-        self.best_validation_loss_ = None if loss is None else float(loss)
-        return self
 
     @without_caller_settings()
     @checks.all_or_nothing
-    def fit(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        X_unlabelled: Any = None,
-        classes: Any = None,
-    ) -> Self:
-        """Train the network.
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Train from the initial weights.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-            Numbers, best standardized. Sparse rows become dense a mini-batch at a time. A module
-            may take rows of another shape.
+            Examples, best standardized. A module may take examples of another shape.
         y : array-like of shape (n_samples,)
-            Labels, numbers or strings, of at least two classes.
-        sample_weight : array-like of shape (n_samples,) or float, default=None
-            Weight of each row, at least 0. The training loss is the weighted mean over the rows of
-            a mini-batch, the validation loss the weighted mean over all validation rows. A row of
-            weight 0 is in neither, but an initializer that is fitted here learns from it.
-        X_unlabelled : array-like or tuple of array-likes, default=None
-            More rows of shape (n_unlabelled, n_features), for an initializer that is fitted
-            here. In a cross-validation give a tuple ``(X_unlabelled,)``: if an array has as
-            many rows as X, scikit-learn divides it among the folds.
-        classes : array-like of shape (n_classes,), default=None
-            All classes, if y lacks some of them, or if one of them is a value such as -1, which
-            often means no label. None: the classes in y.
+            Labels, numbers or strings, of at least two classes. Examples without a label are for
+            the initializer, which is fitted before.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weight of each example, at least 0. The training loss is the weighted mean over the
+            examples of a mini-batch, the validation loss the weighted mean over the validation set.
+            An example of weight 0 is in neither, but an initializer that is fitted here pre-trains
+            on it.
 
         Returns
         -------
@@ -511,80 +374,56 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
             The fitted classifier.
         """
         X_given = X
-        self._check_parameters()
-        X, y, labelled = self._with_labels(X, y, reset=True, ensure_min_samples=2)
-        labels.warn_if_unmarked(y, labelled, self.unlabelled_label, X_unlabelled, classes)
-        self.classes_, indices = labels.learn_classes(y[labelled], classes, self.unlabelled_label)
-        seeds, start = self._resolve(X_given, X)
-        X = self._as_inputs(X)
-        unlabelled = labels.validate_unlabelled(X_unlabelled, self._validated)
-        if not start.takes_integers:
-            checks.warn_if_scaled_otherwise(X, unlabelled)
-        if unlabelled and not start.must_learn:
-            checks.warn_user("X_unlabelled is not used: no initializer is fitted here")
-        if start.must_learn and labelled.all() and not unlabelled:
-            labels.warn_if_few(X, y)
-        split = self._choices["validation_split"]
-        rows = self._rows(X, indices, labelled, sample_weight, split, seeds[0])
-        self._build_net(start, X, unlabelled, rows, seeds)
-        return self._train(rows, self._choices["max_iter"])
-
-    @without_caller_settings()
-    @checks.all_or_nothing
-    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
-        """Train for one more epoch on the given rows, without validation.
-
-        The first call starts where ``fit`` does. Later calls, and calls after ``fit``, go on from
-        the present weights and optimizer, with the parameters of the first call; only
-        ``class_weight`` and ``unlabelled_label`` are read anew. After ``max_iter`` calls with the
-        same rows the result is exactly that of one ``fit`` with ``validation_split=None``. A
-        learning rate schedule of skorch's LRScheduler goes on too. For other callbacks each call
-        is a new training. ``class_weight`` may not be "balanced".
-
-        Parameters
-        ----------
-        y : array-like of shape (n_samples,)
-            Labels, members of ``classes``.
-        classes : array-like of shape (n_classes,), default=None
-            All classes that any call will have. The first call needs it.
-        X, sample_weight
-            As ``fit`` takes them.
-
-        Returns
-        -------
-        self : estimator
-            The classifier.
-        """
-        X_given = X
-        first = not hasattr(self, "net_")
-        self._check_parameters()
-        if isinstance(self.class_weight, str):
-            raise ValueError(
-                f"for partial_fit class_weight must be None or a dict, got {self.class_weight!r}, "
-                "whose weights need all rows"
+        checks.check_parameters(self)
+        device = torch_device(self.device)
+        X, y = self._validated(X, y, reset=True, ensure_min_samples=2)
+        self.classes_, y = labels.learn_classes(y)
+        # Always four seeds: two fits that differ only in warm_start_from have the same validation
+        # set and mini-batches.
+        split_seed, seed, weights_seed, initializer_seed = seeds_of(self.random_state, 4)
+        start = self._start(X_given, X, weights_seed)
+        self._takes_integers = start.takes_integers and X.dtype.kind in "iu"
+        X, choices = self._as_inputs(X), self._resolve(start)
+        rows = self._rows(X, y, sample_weight, choices["validation_split"], split_seed)
+        if start.must_learn:
+            start = start.learned(X_given, y, initializer_seed)
+        self.theta0_ = start.theta0
+        self.initializer_ = None if isinstance(start.source, Theta0) else start.source
+        gpus = []
+        if device.type == "cuda":
+            gpus = [torch.cuda.current_device() if device.index is None else device.index]
+        with with_gradients(), seeded_generators(seed, gpus):
+            self.net_ = net.build_net(
+                start.build,
+                rows,
+                {name: v for name, v in vars(self).items() if net.is_skorch_param(name)},
+                optimizer=net.OPTIMIZERS.get(self.optimizer, self.optimizer),
+                lr=choices["learning_rate_init"],
+                batch_size=int(self.batch_size),
+                device=device,
+                seed=seed,
+                classes=list(range(len(self.classes_))),
             )
-        X, y, labelled = self._with_labels(X, y, reset=first)
-        if first and classes is None:
-            raise ValueError("classes must be passed in the first call of partial_fit")
-        given = self.classes_ if classes is None else classes
-        classes, indices = labels.learn_classes(y[labelled], given, self.unlabelled_label)
-        if not (first or np.array_equal(classes, self.classes_)):
-            raise ValueError(f"classes={given!r} are not those of the first call, {self.classes_}")
-        self.classes_ = classes
-        if first:
-            seeds, start = self._resolve(X_given, X)
-            X = self._as_inputs(X)
-        rows = self._rows(X, indices, labelled, sample_weight)
-        if first:
-            self._build_net(start, X, (), rows, seeds)
-        return self._train(rows, n_epochs=1)
+            if self.fine_tuning_ == "head-first":
+                fit_head_(self.net_, start.head, rows, split_seed)
+            if choices["max_iter"]:
+                net.train(self.net_, rows, choices["max_iter"])
+        self.n_iter_ = len(self.net_.history_)
+        # skorch counts epochs from 1, and 0 stands for none.
+        best_epoch = getattr(dict(self.net_.callbacks_).get("best_epoch"), "best_epoch_", 0)
+        epoch = (best_epoch or self.n_iter_) - 1
+        self.best_epoch_ = epoch if self.n_iter_ else None
+        loss = self.history_[epoch, "valid_loss"] if best_epoch else None
+        self.best_validation_loss_ = None if loss is None else float(loss)
+        return self
 
     @without_caller_settings()
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities (n_samples, n_classes) in float32, in the order of ``classes_``.
 
-        X is as ``fit`` takes it. Rounding depends on the other rows of X: it changes probabilities
-        by up to 1e-5. Rows with values too large for the network raise a ValueError.
+        X is as ``fit`` takes it. Rounding depends on the other examples of X: it changes
+        probabilities by up to 1e-5. Examples with values too large for the network raise a
+        ValueError.
         """
         check_is_fitted(self, "net_")
         probabilities = self.net_.predict_proba(net.Rows(self._validated(X)))
@@ -594,6 +433,13 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
                 f"{wrong.argmax()}: values are too large for the network; scale X as in fit"
             )
         return probabilities
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The most probable of ``classes_`` for each example of X."""
+        indices = self.predict_proba(X).argmax(axis=1)  # first, because it checks for a fit
+        return self.classes_[indices]
+
+    # Attributes
 
     @property
     def module_(self) -> nn.Module:
@@ -610,7 +456,7 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
     @property
     def loss_curve_(self) -> list[float]:
         """Training loss of each epoch."""
-        return [epoch["train_loss"] for epoch in self.history_]
+        return [epoch["train_loss"] for epoch in self.history_ if "train_loss" in epoch]
 
     @property
     def validation_loss_curve_(self) -> list[float] | None:
@@ -620,25 +466,24 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
 
 
 class MLPClassifier(NetClassifier):
-    """A multi-layer perceptron that can start from learned initial weights.
+    """A multi-layer perceptron that can start from pre-trained weights.
 
-    A :class:`NetClassifier` whose module is an :class:`MLP`. From fresh weights the defaults are
-    the fine-tuning protocol of [1]_; from learned weights they are those of "head-first", which
-    `fine_tuning` explains.
+    A :class:`NetClassifier` whose module is an :class:`MLP`. From random weights (Glorot uniform)
+    the defaults are the fine-tuning protocol of [1]_; from pre-trained weights they are those of
+    "head-first", which `fine_tuning` explains.
 
     Parameters
     ----------
     hidden_layer_sizes : int or sequence of int, default=None
-        Width of each hidden layer. None: the initializer's, or (392, 392, 392) without one.
-    activation : {"relu", "tanh", "gelu"}, default=None
-        Activation of the hidden layers. None: the initializer's, or "relu" without one.
-    batch_norm : bool, default=None
-        Batch normalization before each activation. None: the initializer's, or False.
-    init : {"xavier", "he"}, default="xavier"
-        Fresh weights: Glorot uniform or Kaiming normal (fan-in).
-    warm_start_from, fine_tuning, skip_connection, optimizer, learning_rate_init
+        Width of each hidden layer. None: those of `warm_start_from`, or (392, 392, 392) without
+        one.
+    warm_start_from, fine_tuning
         As :class:`NetClassifier` takes them.
-    batch_size, max_iter, validation_split, class_weight, unlabelled_label, device, random_state
+    activation : {"relu", "tanh", "gelu"}, default=None
+        Activation of the hidden layers. None: that of `warm_start_from`, or "relu" without one.
+    optimizer, learning_rate_init, batch_size, max_iter
+        As :class:`NetClassifier` takes them.
+    validation_split, class_weight, device, random_state
         As :class:`NetClassifier` takes them.
     **keywords : dict
         Further arguments of :class:`skorch.NeuralNetClassifier`, such as ``callbacks``.
@@ -653,8 +498,9 @@ class MLPClassifier(NetClassifier):
 
     See Also
     --------
-    MMDInitializer : Learns theta0 from unlabelled data.
-    NetClassifier : The same with any module.
+    MMDInitializer : Pre-trains on unlabelled data.
+    NetClassifier : The same with any module. ``NetClassifier(MLP, module__init="he")`` has other
+        random weights.
 
     References
     ----------
@@ -674,19 +520,13 @@ class MLPClassifier(NetClassifier):
     >>> clf.fit(X, y).score(X, y) > 0.9
     True
 
-    With 30 labels, an initializer learns from all rows:
+    With 30 labels, an initializer pre-trains on all examples before:
 
-    >>> import numpy as np
     >>> from sklearn_mmdinit import MMDInitializer
-    >>> few = np.where(np.arange(150) % 5, -1, y)
+    >>> X = StandardScaler().fit_transform(X)
     >>> init = MMDInitializer((16,), n_classes=3, n_perturbations=16, max_iter=1, random_state=0)
-    >>> clf = MLPClassifier(warm_start_from=init, unlabelled_label=-1, random_state=0)
-    >>> clf.fit(X, few).classes_
-    array([0, 1, 2])
-
-    The result as scikit-learn's own classifier:
-
-    >>> np.allclose(clf.to_sklearn().predict_proba(X), clf.predict_proba(X), atol=1e-6)
+    >>> clf = MLPClassifier(warm_start_from=init.fit(X), random_state=0)
+    >>> clf.fit(X[::5], y[::5]).score(X, y) > 0.8
     True
     """
 
@@ -694,37 +534,29 @@ class MLPClassifier(NetClassifier):
         self,
         hidden_layer_sizes: Any = None,
         *,
-        activation: str | None = None,
-        batch_norm: bool | None = None,
-        init: str = "xavier",
-        warm_start_from: Any = "auto",
+        warm_start_from: Any = None,
         fine_tuning: str = "auto",
-        skip_connection: bool = False,
+        activation: str | None = None,
         optimizer: Any = "adam",
         learning_rate_init: Any = "auto",
         batch_size: int = 50,
         max_iter: Any = "auto",
         validation_split: Any = "auto",
         class_weight: Any = None,
-        unlabelled_label: Any = None,
         device: str = "auto",
         random_state: Any = None,
         **keywords: Any,
     ) -> None:
         self.hidden_layer_sizes = hidden_layer_sizes
-        self.activation = activation
-        self.batch_norm = batch_norm
-        self.init = init
         self.warm_start_from = warm_start_from
         self.fine_tuning = fine_tuning
-        self.skip_connection = skip_connection
+        self.activation = activation
         self.optimizer = optimizer
         self.learning_rate_init = learning_rate_init
         self.batch_size = batch_size
         self.max_iter = max_iter
         self.validation_split = validation_split
         self.class_weight = class_weight
-        self.unlabelled_label = unlabelled_label
         self.device = device
         self.random_state = random_state
         self._set_keywords(keywords)
@@ -738,27 +570,16 @@ class MLPClassifier(NetClassifier):
         if len(shape) != 1:
             n_axes = len(shape) + 1
             raise ValueError(f"Found array with dim {n_axes}, but MLPClassifier expects <= 2")
-        sizes = {"n_features": shape[0], "n_classes": n_classes}
-        of_source = {} if source is None else warm_start.perceptron_keywords(source, **sizes)
-        chosen = {name: getattr(self, name) for name in PERCEPTRON_DEFAULTS}
-        chosen = {name: value for name, value in chosen.items() if value is not None}
-        keywords = checked_structure(**(PERCEPTRON_DEFAULTS | of_source | chosen | sizes))
-        for name, value in of_source.items():
-            if value != (needed := keywords[name]):
-                has = f"{warm_start.name_of(source)} has {name}={value!r}"
-                if name in sizes:
-                    of = "X has" if name == "n_features" else "the classes are"
-                    raise ValueError(f"{has}, but {of} {needed}")
-                raise ValueError(
-                    f"{has}, but this classifier asks for {name}={needed!r}: leave {name} out of "
-                    "the classifier, or give it an unfitted initializer with this value; a search "
-                    f"sets the value as warm_start_from__{name}"
-                )
-        return factories.ModuleFactory(MLP, keywords | {"init": str(self.init)}, seed)
+        chosen: dict[str, Any] = {}
+        if self.hidden_layer_sizes is not None:
+            chosen["hidden_layer_sizes"] = checks.check_widths(self.hidden_layer_sizes)
+        if self.activation is not None:
+            chosen["activation"] = self.activation
+        return mlp_factory(source, chosen, shape[0], n_classes, seed)
 
     def _weights(self) -> Theta0:
         """The current weights."""
-        arrays = arrays_of(body_of(self.module_))  # first, because it checks for a fit
+        arrays = arrays_of(factories.uncompiled(self.module_))
         return Theta0(self.theta0_.architecture, arrays)
 
     @property
@@ -770,49 +591,3 @@ class MLPClassifier(NetClassifier):
     def intercepts_(self) -> list[np.ndarray]:
         """Biases (n_out,) of each layer."""
         return self._weights().intercepts
-
-    def to_sklearn(self, **params: Any) -> Any:
-        """The network as a fitted MLPClassifier of scikit-learn, with equal probabilities.
-
-        Its ``partial_fit`` goes on from these weights, and so does its ``fit`` with
-        ``warm_start=True`` if y holds each of the classes; its optimizer starts anew. Batch
-        normalization is folded into the linear layers, with its running statistics. For two
-        classes the single output is the difference of the two logits. scikit-learn has neither
-        "gelu" nor another criterion than the cross entropy.
-
-        Parameters
-        ----------
-        **params : object
-            Parameters of scikit-learn's classifier, such as ``warm_start``, but not those of the
-            network. By default ``learning_rate_init``, ``batch_size``, ``max_iter`` and
-            ``random_state`` are those of this classifier, ``alpha`` is 0, and ``solver`` is "sgd"
-            if `optimizer` is "sgd".
-
-        Returns
-        -------
-        fitted : sklearn.neural_network.MLPClassifier
-            Its weights are float64.
-        """
-        check_is_fitted(self, "net_")
-        if not isinstance(self.net_.criterion_, nn.CrossEntropyLoss):
-            raise ValueError(f"criterion must be the cross entropy, got {self.net_.criterion_}")
-        skorch_params = self._skorch_params()
-        if (function := skorch_params.get("predict_nonlinearity", "auto")) != "auto":
-            raise ValueError(f"predict_nonlinearity must be 'auto', the softmax, got {function!r}")
-        if isinstance(factories.uncompiled(self.module_), SkipConnection):
-            raise ValueError(
-                "the fitted network has a skip connection, and scikit-learn's network has none; "
-                "fit with skip_connection=False"
-            )
-        defaults = {name: getattr(self, name) for name in ("batch_size", "random_state")}
-        defaults["learning_rate_init"] = self._choices["learning_rate_init"]
-        defaults |= {"alpha": 0.0, "max_iter": max(self._choices["max_iter"], 1)}
-        if self.optimizer in ("sgd", SGD):
-            momentum = skorch_params.get("optimizer__momentum", 0.0)
-            nesterov = skorch_params.get("optimizer__nesterov", False)
-            defaults |= {"solver": "sgd", "momentum": momentum, "nesterovs_momentum": nesterov}
-        feature_names = getattr(self, "feature_names_in_", None)
-        fitted = sklearn_mlp(self._weights(), self.classes_, feature_names, **(defaults | params))
-        fitted.loss_curve_ = self.loss_curve_
-        fitted.n_iter_ = self.n_iter_
-        return fitted

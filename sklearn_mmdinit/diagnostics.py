@@ -23,7 +23,6 @@ from ._base.environment import array_of, check_float32, without_caller_settings
 from ._base.module_factory import ModuleFactory
 from ._base.random_streams import StepRandom, seeds_of
 from ._base.validation import check_argument, check_fits_in_memory, integers, numbers
-from .fine_tuning.head import body_of
 from .networks.builder import NetworkBuilder
 from .networks.info import perturbed_logits
 from .networks.passes import batch_norms, hidden_activations, hooked
@@ -65,7 +64,7 @@ class _Probe:
         if builder is None or builder.architecture.digest != architecture.digest:
             # A Theta0 can make only the built-in perceptron, and no other module.
             module = getattr(source, "module_", None) or theta0.to_module()
-            builder, _ = NetworkBuilder.of(ModuleFactory(body_of(module)), self.X)
+            builder, _ = NetworkBuilder.of(ModuleFactory(module), self.X)
         self.builder: NetworkBuilder = builder
         self.network = builder.network_at(theta0.without_gain(), "cpu")
         own_scale = getattr(learned_by, "perturbation_scale", math.sqrt(0.5))

@@ -1,14 +1,10 @@
 """Small modules that classifiers train, data for them, and an initializer that counts its fits."""
 
-from itertools import pairwise
-
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.datasets import load_digits
 from torch import nn
 
-from sklearn_mmdinit.theta0 import Architecture, Theta0
-from sklearn_mmdinit.warm_start import attach_theta0
+from sklearn_mmdinit import MMDInitializer
 
 
 class Conv(nn.Module):
@@ -77,41 +73,14 @@ def assert_same_fit(a, b):
 fits = []  # numbers of rows that a Counting has learned from
 
 
-class Counting(BaseEstimator):
-    """An initializer of perceptrons that counts its fits, and learns random weights."""
-
-    def __init__(
-        self,
-        hidden_layer_sizes=(5, 4),
-        *,
-        n_classes=3,
-        activation="tanh",
-        batch_norm=False,
-        scale=0.1,
-        random_state=None,
-    ):
-        self.hidden_layer_sizes = hidden_layer_sizes
-        self.n_classes = n_classes
-        self.activation = activation
-        self.batch_norm = batch_norm
-        self.scale = scale
-        self.random_state = random_state
+class Counting(MMDInitializer):
+    """An initializer that counts its fits."""
 
     def fit(self, X, y=None):
         fits.append(len(X))
-        self.learned_from_ = X
-        if hasattr(X, "columns"):
-            self.feature_names_in_ = np.asarray(X.columns, dtype=object)
-        architecture = Architecture.of_perceptron(
-            np.shape(X)[1], self.hidden_layer_sizes, self.n_classes, self.activation
-        )
-        widths = (np.shape(X)[1], *self.hidden_layer_sizes, self.n_classes)
-        rng, arrays = np.random.default_rng(self.random_state), {}
-        for layer, (n_in, n_out) in enumerate(pairwise(widths)):
-            arrays[f"linears.{layer}.weight"] = self.scale * rng.normal(size=(n_out, n_in))
-            arrays[f"linears.{layer}.bias"] = self.scale * rng.normal(size=n_out)
-        self.theta0_ = Theta0(architecture, arrays)
-        return self
+        return super().fit(X, y)
 
-    def transform(self, X):
-        return attach_theta0(X, self.theta0_)
+
+def counting(**params):
+    own = {"hidden_layer_sizes": (5, 4), "n_classes": 3, "activation": "tanh"}
+    return Counting(**own | {"n_perturbations": 2, "max_iter": 1, **params})

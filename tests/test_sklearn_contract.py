@@ -41,12 +41,14 @@ EXPECTED_FAILURES = {
 def estimators():
     short = {"max_iter": 1, "window": 2, "batch_size": 16, "n_perturbations": 4}
     yield MMDInitializer((4, 3), coherence="auto", batch_norm=True, **short)
-    yield MMDInitializer((4, 3), output="hidden", n_classes=3, **short)
+    yield MMDInitializer((4, 3), n_classes=3, **short)
     yield OrientedGradients()
     long, sgd = {"max_iter": 10, "learning_rate_init": 0.05}, {"optimizer": "sgd", "max_iter": 20}
     yield MLPClassifier((8,), **long)
-    yield MLPClassifier((8,), batch_norm=True, learning_rate_init=0.1, validation_split=None, **sgd)
+    yield MLPClassifier((8,), learning_rate_init=0.1, validation_split=None, **sgd)
     yield NetClassifier(Pooled, module__width=8, **long)
+    sgd["learning_rate_init"] = 0.1
+    yield NetClassifier(Pooled, module__batch_norm=True, validation_split=None, **sgd)
     yield EmbeddingClassifier()
 
 

@@ -1,6 +1,5 @@
 """Theta0: its gain, the arrays that carry it, and its files."""
 
-import copy
 import io
 import json
 import os
@@ -8,7 +7,6 @@ import pickle
 from pathlib import Path
 from types import SimpleNamespace
 
-import joblib
 import numpy as np
 import pytest
 import torch
@@ -27,7 +25,6 @@ from sklearn_mmdinit import (
     save_theta0,
 )
 from sklearn_mmdinit.theta0 import theta0_in
-from sklearn_mmdinit.warm_start import Theta0Array, attach_theta0, attached_theta0
 
 DATA = Path(__file__).parent / "data"
 
@@ -114,20 +111,8 @@ def X():
     return np.arange(12.0).reshape(4, 3)
 
 
-def test_whole_copies_keep_theta0(X, theta0, tmp_path):
-    tagged = attach_theta0(X, theta0)
-    joblib.dump(tagged, tmp_path / "X.joblib")
-    copies = copy.copy(tagged), copy.deepcopy(tagged), pickle.loads(pickle.dumps(tagged))
-    for copied in (*copies, joblib.load(tmp_path / "X.joblib")):
-        assert type(copied) is Theta0Array
-        np.testing.assert_array_equal(copied, X)
-        assert attached_theta0(copied).architecture == theta0.architecture
-        assert_same_arrays(attached_theta0(copied), theta0)
-        assert not np.shares_memory(copied, X)
-
-
 @pytest.mark.parametrize("protocol", [*range(pickle.HIGHEST_PROTOCOL + 1), "torch.save"])
-def test_a_fitted_initializer_is_saved_by_any_protocol(protocol, of_module, X, theta0):
+def test_a_fitted_initializer_is_saved_by_any_protocol(protocol, of_module, theta0):
     def copied(value):
         if protocol != "torch.save":
             return pickle.loads(pickle.dumps(value, protocol))
@@ -137,23 +122,10 @@ def test_a_fitted_initializer_is_saved_by_any_protocol(protocol, of_module, X, t
 
     images, labels = digit_images(48)
     clf = NetClassifier(warm_start_from=of_module, max_iter=0).fit(images, labels % 2)
-    for value in (theta0, of_module, clf, attach_theta0(X, theta0)):
-        before, after = (theta0_in(v) or attached_theta0(v) for v in (value, copied(value)))
+    for value in (theta0, of_module, clf):
+        before, after = (theta0_in(v) for v in (value, copied(value)))
         assert_same_arrays(after, before)
         assert not any(array.flags.writeable for array in after.arrays.values())
-
-
-def test_a_derived_array_has_lost_theta0_and_says_so(X, theta0):
-    tagged = attach_theta0(X, theta0)
-    stacked = np.hstack([np.ones((4, 1)), tagged])
-    for derived in (tagged[[0, 2]], tagged[:, :2], tagged + 1, tagged.T, stacked):
-        assert attached_theta0(derived) is None
-        assert isinstance(derived, Theta0Array)
-    assert attached_theta0(tagged) is theta0, "the array it came from keeps its own"
-    assert np.shares_memory(tagged, X)
-    assert isinstance(tagged.sum(), np.float64)
-    for other in (X, [[1.0]], "text", None):
-        assert attached_theta0(other) is None
 
 
 # files

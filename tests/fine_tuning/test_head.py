@@ -1,6 +1,4 @@
-"""The last layer first, and the row beside the features."""
-
-import pickle
+"""The last layer first: linear probing, then fine-tuning."""
 
 import numpy as np
 import pytest
@@ -11,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import normalize
 from torch import nn
 
-from helpers import default_dtype, seeded
+from helpers import seeded
 from nets import Conv, digit_images
 from sklearn_mmdinit import MLPClassifier, MMDInitializer, NetClassifier
 
@@ -27,10 +25,16 @@ def data():
 @pytest.fixture(scope="module")
 def init(data):
     init = MMDInitializer((8,), n_classes=3, n_perturbations=4, max_iter=1, random_state=0)
-    return init.set_params(output="hidden").fit(data[0])
+    return init.fit(data[0])
 
 
-def of_length_one(rows):
+def hidden_of(initializer, X):
+    """The last hidden activations."""
+    with torch.no_grad():
+        return initializer.to_module().linears[0](torch.from_numpy(X)).relu().numpy()
+
+
+def of_mean_norm_one(rows):
     return rows / np.linalg.norm(rows, axis=1).mean()
 
 
@@ -38,16 +42,14 @@ def regression(features, y, **params):
     return LogisticRegression(C=100, max_iter=10_000).fit(features, y, **params)
 
 
-@pytest.mark.parametrize("skip", [False, True])
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_the_last_layer_is_a_logistic_regression(n_classes, skip, data, init):
+def test_the_last_layer_is_a_logistic_regression(n_classes, data, init):
     X, y = (part[data[1] < n_classes] for part in data)
     initializer = clone(init).set_params(n_classes=n_classes).fit(X)
-    hidden, row = initializer.transform(X), [of_length_one(X)] if skip else []
-    # It is fitted to directions of hidden activations, and then gets them with their lengths.
-    fitted = regression(np.concatenate([normalize(hidden), *row], axis=1), y)
-    expected = fitted.predict_proba(np.concatenate([of_length_one(hidden), *row], axis=1))
-    clf = MLPClassifier(warm_start_from=initializer, skip_connection=skip, **HEAD_ALONE)
+    # It is fitted to features of unit norm, and then gets hidden activations with their norms.
+    fitted = regression(initializer.transform(X), y)
+    expected = fitted.predict_proba(of_mean_norm_one(hidden_of(initializer, X)))
+    clf = MLPClassifier(warm_start_from=initializer, **HEAD_ALONE)
     np.testing.assert_allclose(clf.fit(X, y).predict_proba(X), expected, atol=2e-3)
 
 
@@ -58,7 +60,7 @@ def test_a_last_layer_without_bias_is_a_regression_without_intercept(data):
     with torch.no_grad():
         H = net[:2](torch.from_numpy(X)).numpy()
     fitted = LogisticRegression(C=100, fit_intercept=False, max_iter=10_000).fit(normalize(H), y)
-    expected = fitted.predict_proba(of_length_one(H))
+    expected = fitted.predict_proba(of_mean_norm_one(H))
     np.testing.assert_allclose(clf.fit(X, y).predict_proba(X), expected, atol=2e-3)
 
 
@@ -72,7 +74,7 @@ def test_layers_before_the_last_one_keep_their_weights(data, init):
 
 def test_any_module_whose_logits_come_from_a_linear_layer(data):
     images = digit_images(60, 3)
-    clf = NetClassifier(Conv(3), warm_start_from=None, skip_connection=True, **HEAD_ALONE)
+    clf = NetClassifier(Conv(3, width=16), **HEAD_ALONE)
     assert clf.fit(*images).score(*images) > 0.9
     X, y = data
     net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3), nn.LogSoftmax(1))
@@ -100,81 +102,30 @@ def test_rows_weigh_in_the_regression(data, init):
     X, y = data
     weights = 1.0 + (y == 1)
     clf = MLPClassifier(warm_start_from=init, **HEAD_ALONE).fit(X, y, sample_weight=weights)
-    hidden = init.transform(X)
-    fitted = regression(normalize(hidden), y, sample_weight=weights / weights.mean())
-    expected = fitted.predict_proba(of_length_one(hidden))
+    fitted = regression(init.transform(X), y, sample_weight=weights / weights.mean())
+    expected = fitted.predict_proba(of_mean_norm_one(hidden_of(init, X)))
     np.testing.assert_allclose(clf.predict_proba(X), expected, atol=5e-3)
 
 
-def test_a_class_without_a_row_is_never_predicted(data, init):
-    X, y = (part[data[1] < 2] for part in data)
-    clf = MLPClassifier(warm_start_from=init, **HEAD_ALONE).fit(X, y, classes=[0, 1, 2])
-    assert set(clf.predict(data[0])) == {0, 1}
-    assert clf.predict_proba(data[0])[:, 2].max() < 0.1
+def test_a_class_without_weight_is_never_predicted(data, init):
+    X, y = data
+    clf = MLPClassifier(warm_start_from=init, class_weight={2: 0.0}, **HEAD_ALONE).fit(X, y)
+    assert set(clf.predict(X)) == {0, 1}
+    assert clf.predict_proba(X[y < 2])[:, 2].max() < 0.1
     # Three equal rows, two of class 0 and one of class 1: the odds are 2, by the biases alone.
-    clf.fit(X[[0, 0, 0]], [0, 0, 1], classes=[0, 1, 2])
+    clf.fit(X[[0, 0, 0, 0]], [0, 0, 1, 2])
     half = np.log(2) / 2
     np.testing.assert_allclose(clf.intercepts_[-1], [half, -half, -half - np.log(4)], atol=1e-2)
     # One class alone says nothing about a boundary: the last layer stays.
-    alone = MLPClassifier(warm_start_from=init, **HEAD_ALONE)
+    clf.set_params(class_weight={1: 0.0, 2: 0.0})
     with pytest.warns(UserWarning, match="of one class, so the last layer is not fitted"):
-        alone.fit(X[y == 0], y[y == 0], classes=[0, 1, 2])
-    np.testing.assert_array_equal(alone.coefs_[-1], init.coefs_[-1])
-
-
-def test_partial_fit_begins_with_the_head_too(data, init):
-    clf = MLPClassifier(warm_start_from=init, max_iter=3, random_state=0)
-    whole, parts = clone(clf).fit(*data), clone(clf)
-    for _ in range(3):
-        parts.partial_fit(*data, classes=[0, 1, 2])
-    np.testing.assert_array_equal(parts.predict_proba(data[0]), whole.predict_proba(data[0]))
-
-
-def test_a_skip_connection_adds_nothing_before_it_is_trained(data, init):
-    params = {"warm_start_from": init, "fine_tuning": "paper", "max_iter": 0, "random_state": 0}
-    plain = MLPClassifier(**params).fit(*data)
-    skip = MLPClassifier(skip_connection=True, **params).fit(*data)
-    np.testing.assert_array_equal(skip.predict_proba(data[0]), plain.predict_proba(data[0]))
-    skip.set_params(max_iter=2).fit(*data)
-    assert skip.module_.skip.weight.shape == (3, 4)
-    assert torch.count_nonzero(skip.module_.skip.weight) == 12
-    copy = pickle.loads(pickle.dumps(skip))
-    np.testing.assert_array_equal(copy.predict_proba(data[0]), skip.predict_proba(data[0]))
-    assert [weights.shape for weights in skip.coefs_] == [(4, 8), (8, 3)]
-    with pytest.raises(ValueError, match="the fitted network has a skip connection"):
-        skip.to_sklearn()
-
-
-def test_tokens_have_no_skip_connection():
-    net = nn.Sequential(nn.Embedding(9, 4), nn.Flatten(), nn.Linear(12, 2))
-    X, y = np.random.default_rng(0).integers(0, 9, (20, 3)), np.arange(20) % 2
-    with pytest.raises(ValueError, match="skip_connection=True multiplies X"):
-        NetClassifier(net, skip_connection=True, max_iter=1).fit(X, y)
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
-def test_a_skip_connection_is_in_single_precision_like_the_module(dtype, data, init):
-    clf = MLPClassifier(warm_start_from=init, skip_connection=True, max_iter=1, random_state=0)
-    expected = clone(clf).fit(*data).predict_proba(data[0])
-    with default_dtype(dtype):
-        found = clf.fit(*data).predict_proba(data[0])
-    np.testing.assert_array_equal(found, expected)
+        clf.fit(X, y)
+    np.testing.assert_array_equal(clf.coefs_[-1], init.coefs_[-1])
 
 
 def with_head(change):
     net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), change(nn.Linear(8, 3)))
     return NetClassifier(net, **HEAD_ALONE)
-
-
-def test_a_head_with_weight_norm_is_fitted_too(data):
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        plain = with_head(lambda layer: layer)
-    parametrized = clone(plain)
-    nn.utils.parametrizations.weight_norm(parametrized.module[2])
-    expected = plain.fit(*data).predict_proba(data[0])
-    found = parametrized.fit(*data).predict_proba(data[0])
-    np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -185,9 +136,9 @@ def test_a_head_with_weight_norm_is_fitted_too(data):
         lambda layer: layer.requires_grad_(False),
     ],
 )
-def test_a_head_that_cannot_take_any_weights_stays(change, data):
+def test_a_head_that_is_no_plain_learned_layer_stays(change, data):
     clf = with_head(change)
-    with pytest.raises(ValueError, match="not frozen and can take any weights"):
+    with pytest.raises(ValueError, match=r"a plain nn\.Linear that is learned"):
         clf.fit(*data)
     start = MMDInitializer(module=clf.module, n_perturbations=4, max_iter=1, random_state=0)
     clf.set_params(module=None, warm_start_from=start.fit(data[0]), fine_tuning="auto")
@@ -217,7 +168,7 @@ class ByName(nn.Module):
 
 def test_layers_may_get_their_inputs_by_name(data):
     init = MMDInitializer(module=ByName, coherence="auto", n_perturbations=4, random_state=0)
-    init.set_params(max_iter=1, output="hidden").fit(data[0])
+    init.set_params(max_iter=1).fit(data[0])
     assert init.transform(data[0]).shape == (150, 8)
     clf = NetClassifier(warm_start_from=init, **HEAD_ALONE)
     assert clf.fit(*data).score(*data) > 0.8

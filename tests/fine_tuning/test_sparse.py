@@ -37,25 +37,19 @@ def test_the_numbers_are_those_of_dense_rows(make, dtype, data):
     assert sparse.score(make(X), y) == dense.score(X, y)
 
 
-def test_so_they_are_with_weights_unknown_labels_and_data_loaders(data):
+def test_so_they_are_with_weights_and_data_loaders(data):
     X, y = data
     for params in (
         {"class_weight": {0: 2.0, 1: 0.0}},
-        {"unlabelled_label": 1, "validation_split": None},
         {"iterator_train": DataLoader, "iterator_valid": DataLoader},
     ):
         assert_same(small(**params).fit(X, y), small(**params).fit(sp.csr_array(X), y), X)
 
 
-def test_so_they_are_with_partial_fit_and_a_pair(data):
+def test_so_they_are_with_a_pair(data):
     X, y = data
     pair = small(validation_split=(sp.csc_array(X[:20]), y[:20])).fit(X, y)
     assert_same(pair, small(validation_split=(X[:20], y[:20])).fit(sp.csr_array(X), y), X)
-    streams = [small(), small()]
-    for rows in (slice(0, 40), slice(40, 100)):
-        streams[0].partial_fit(X[rows], y[rows], classes=[0, 1, 2])
-        streams[1].partial_fit(sp.csr_array(X)[rows], y[rows], classes=[0, 1, 2])
-    assert_same(*streams, X)
 
 
 def test_rows_become_dense_a_batch_at_a_time(data, monkeypatch):
