@@ -6,16 +6,16 @@ import math
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import torch
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
+from . import warm_start
 from ._base import module_factory as factories
 from ._base import validation as checks
 from ._base.environment import (
-    seeded_generators,
+    seeded_for_user_code,
     torch_device,
     with_gradients,
     without_caller_settings,
@@ -25,15 +25,6 @@ from ._base.row_scale import warn_if_another_scale
 from .fine_tuning import labels, net
 from .fine_tuning.head import fit_head_
 from .theta0 import Theta0, arrays_of
-from .warm_start import (
-    Start,
-    check_columns,
-    factory_of,
-    is_fitted_initializer,
-    mlp_factory,
-    source_of,
-    start_from,
-)
 
 __all__ = ["MLPClassifier", "NetClassifier"]
 
@@ -229,7 +220,7 @@ class NetClassifier(factories.ExtraParamsMixin, ClassifierMixin, BaseEstimator):
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Get parameters; `deep` adds those of an unfitted initializer in `warm_start_from`."""
         params = super().get_params(deep)
-        if is_fitted_initializer(self.warm_start_from):  # a value, without parameters
+        if warm_start.is_fitted_initializer(self.warm_start_from):  # a value, without parameters
             params = {name: v for name, v in params.items() if not name.startswith(_NESTED)}
         return params
 
@@ -237,7 +228,9 @@ class NetClassifier(factories.ExtraParamsMixin, ClassifierMixin, BaseEstimator):
         """Set parameters, also those of an unfitted initializer, of the module and of skorch."""
         source = params.get("warm_start_from", self.warm_start_from)
         nested = [name for name in params if name.startswith(_NESTED)]
-        if nested and (is_fitted_initializer(source) or not hasattr(source, "set_params")):
+        if nested and (
+            warm_start.is_fitted_initializer(source) or not hasattr(source, "set_params")
+        ):
             raise ValueError(
                 f"Invalid parameter {nested[0]!r} for estimator {type(self).__name__}: only an "
                 f"unfitted initializer, such as clone(initializer), has parameters here, and "
@@ -247,7 +240,9 @@ class NetClassifier(factories.ExtraParamsMixin, ClassifierMixin, BaseEstimator):
 
     def __sklearn_clone__(self) -> Self:
         cloned: Self = super().__sklearn_clone__()
-        if is_fitted_initializer(self.warm_start_from):  # a clone of it would be unfitted
+        if warm_start.is_fitted_initializer(
+            self.warm_start_from
+        ):  # a clone of it would be unfitted
             cloned.warm_start_from = self.warm_start_from
         return cloned
 
@@ -259,16 +254,14 @@ class NetClassifier(factories.ExtraParamsMixin, ClassifierMixin, BaseEstimator):
     # Examples
 
     def _validated(self, X: Any, *y: Any, reset: bool = False, **options: Any) -> Any:
-        """X (n, ...), dense or CSR, in single precision or as integers; and y if given."""
+        """X (n, ...), dense or CSR, and y if given; after ``fit`` X is as the module takes it."""
         options |= {"reset": reset, "shape": None if reset else self.input_shape_}
-        X, *y = checks.examples_checked(self, X, *y, accept_sparse="csr", **options)
-        if reset:
+        X, *given = checks.examples_checked(self, X, *y, accept_sparse="csr", **options)
+        if reset:  # whether the module takes integers is not known yet
             self.input_shape_ = tuple(X.shape[1:])
-            # Whether the module takes integers is not known yet.
-            X = X if X.dtype.kind in "iu" else X.astype(np.float32, copy=False)
         else:
             X = self._as_inputs(X)
-        return (X, *y) if y else X
+        return (X, *given) if y else X
 
     def _as_inputs(self, X: Any) -> Any:
         """Examples as the module takes them: int64 or float32."""
@@ -293,12 +286,11 @@ class NetClassifier(factories.ExtraParamsMixin, ClassifierMixin, BaseEstimator):
             valid_rows = net.Rows(*labels.take(rows, valid)) if len(valid) else None
             X, y, weights = labels.take(rows, train)
             return net.Rows(X, y, weights, valid_rows)
-        if len(split) != 2:
-            raise ValueError(f"validation_split must be (X_val, y_val), got {len(split)} items")
-        with checks.add_error_context("validation_split"):
-            X, y = self._validated(*split)
-            y = labels.encode(y, self.classes_)
-            valid_rows = net.Rows(*labels.examples_in_loss(X, y, None, by_class))
+        with checks.add_error_context("validation_split must be (X_val, y_val)"):
+            X_val, y_val = split
+            X_val, y_val = self._validated(X_val, y_val)
+            y_val = labels.encode(y_val, self.classes_)
+            valid_rows = net.Rows(*labels.examples_in_loss(X_val, y_val, None, by_class))
         return net.Rows(*rows, valid_rows)
 
     # Training
@@ -312,7 +304,7 @@ class NetClassifier(factories.ExtraParamsMixin, ClassifierMixin, BaseEstimator):
         if self.module is not None:
             keywords = factories.with_sizes(self.module, keywords, n_features, n_classes)
             return factories.ModuleFactory(self.module, keywords, seed)
-        factory = factory_of(source, n_features, n_classes, seed)
+        factory = warm_start.factory_of(source, n_features, n_classes, seed)
         if factory is None:
             raise ValueError(
                 f"module is None, and warm_start_from={self.warm_start_from!r} has no module "
@@ -320,12 +312,12 @@ class NetClassifier(factories.ExtraParamsMixin, ClassifierMixin, BaseEstimator):
             )
         return factory
 
-    def _start(self, X_given: Any, X: Any, seed: int) -> Start:
+    def _start(self, X_given: Any, X: Any, seed: int) -> warm_start.Start:
         """Where training starts, for the checked X of the caller's; warns if its scale is wrong."""
-        source, n_classes = source_of(self.warm_start_from), len(self.classes_)
-        check_columns(source, X_given)
+        source, n_classes = warm_start.source_of(self.warm_start_from), len(self.classes_)
+        warm_start.check_columns(source, X_given)
         factory = self._factory(source, X.shape[1:], n_classes, seed)
-        start = start_from(source, factory, X, n_classes)
+        start = warm_start.start_from(source, factory, X, n_classes)
         if self.fine_tuning == "head-first" and not start.head:
             raise ValueError(
                 "fine_tuning='head-first' needs a module whose logits come from a plain nn.Linear "
@@ -339,7 +331,7 @@ class NetClassifier(factories.ExtraParamsMixin, ClassifierMixin, BaseEstimator):
         warn_if_another_scale(X, start.theta0.row_mean, start.theta0.row_spread)
         return start
 
-    def _resolve(self, start: Start) -> dict[str, Any]:
+    def _resolve(self, start: warm_start.Start) -> dict[str, Any]:
         """Set ``fine_tuning_``; the values of the parameters that may be "auto"."""
         self.fine_tuning_ = self.fine_tuning
         if checks.is_auto(self.fine_tuning):
@@ -389,10 +381,7 @@ class NetClassifier(factories.ExtraParamsMixin, ClassifierMixin, BaseEstimator):
             start = start.learned(X_given, y, initializer_seed)
         self.theta0_ = start.theta0
         self.initializer_ = None if isinstance(start.source, Theta0) else start.source
-        gpus = []
-        if device.type == "cuda":
-            gpus = [torch.cuda.current_device() if device.index is None else device.index]
-        with with_gradients(), seeded_generators(seed, gpus):
+        with with_gradients(), seeded_for_user_code(seed, device):
             self.net_ = net.build_net(
                 start.build,
                 rows,
@@ -575,7 +564,7 @@ class MLPClassifier(NetClassifier):
             chosen["hidden_layer_sizes"] = checks.check_widths(self.hidden_layer_sizes)
         if self.activation is not None:
             chosen["activation"] = self.activation
-        return mlp_factory(source, chosen, shape[0], n_classes, seed)
+        return warm_start.mlp_factory(source, chosen, shape[0], n_classes, seed)
 
     def _weights(self) -> Theta0:
         """The current weights."""

@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from sklearn.frozen import FrozenEstimator
 from torch import nn
 
 from nets import Conv, digit_images

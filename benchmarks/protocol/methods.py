@@ -25,13 +25,13 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import Normalizer
 
 from protocol.networks import ConvNet
 from protocol.tasks import TRAIN_ROWS_PER_N, VALIDATION_ROWS_PER_N
 from protocol.theta0s import Pretrained, theta0_digest
 from rivals.starts import RandomLabels
 from sklearn_mmdinit import (
+    MLP,
     Coherence,
     MLPClassifier,
     MMDInitializer,
@@ -179,7 +179,7 @@ class NetworkSettings:
 def in_rounds(initializer: BaseEstimator, coherence: Coherence, rounds: int) -> BaseEstimator:
     """The initializer, in each round with neighbours among the activations of the one before."""
     for _ in range(1, rounds):
-        before = clone(initializer).set_params(output="hidden")
+        before = clone(initializer)
         initializer.set_params(coherence=clone(coherence).set_params(embedding=before))
     return initializer
 
@@ -202,6 +202,15 @@ def _network(
     params = {"init": init, "batch_norm": network == "fcn+bn"}
     params |= {"hidden_layer_sizes": settings.hidden_layer_sizes}
     return params, params | {"pretraining": pretraining}
+
+
+def _classifier_of(params: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """The class of a classifier of a network, and its parameters."""
+    if "module" in params:
+        return NetClassifier, params
+    if params["init"] == "xavier" and not params.get("batch_norm"):
+        return MLPClassifier, {"hidden_layer_sizes": params["hidden_layer_sizes"]}
+    return NetClassifier, {"module": MLP, **{f"module__{name}": v for name, v in params.items()}}
 
 
 def rows_for(network: str, X: np.ndarray) -> np.ndarray:
@@ -275,7 +284,7 @@ def network_contender(
     unless `as_paper` says which.
     """
     params, network = _network(name, settings, X[0].size)
-    classifier = NetClassifier if "module" in params else MLPClassifier
+    classifier, params = _classifier_of(params)
     if as_paper is None:
         as_paper = network["pretraining"] != "ours+coherence"
     fine_tuning: dict[str, Any] = {}
@@ -303,7 +312,7 @@ def network_contender(
 
 def features_contender(name: str, X: np.ndarray, theta0: Pretrained, C: float = 100.0) -> Contender:
     """A classifier on the features of a theta0; it needs no validation rows, and trains on all."""
-    features = copy.copy(theta0.initializer).set_params(output="hidden", device="cpu", verbose=0)
+    features = copy.copy(theta0.initializer).set_params(device="cpu", verbose=0)
     classifier = LogisticRegression(C=C, max_iter=1000)
     if name == FEATURES_CV:
         # A strong penalty is best where each digit is a class, a weak one where several are.
@@ -315,9 +324,9 @@ def features_contender(name: str, X: np.ndarray, theta0: Pretrained, C: float = 
             cv=KFold(5, shuffle=True, random_state=0),
         )
     # Frozen: a clone of a pipeline would learn theta0 again, from the few rows of a fold.
-    pipeline = make_pipeline(FrozenEstimator(features), Normalizer(), classifier)
-    # The first step is theta0 itself.
-    identity = {"pipeline": [repr(step) for step in pipeline[1:]], "theta0": theta0.digest}
+    pipeline = make_pipeline(FrozenEstimator(features), classifier)
+    # The first step is theta0 itself, whose features have unit norm.
+    identity = {"pipeline": ["Normalizer()", repr(classifier)], "theta0": theta0.digest}
     return Contender(name, X, lambda random_state: pipeline, identity)
 
 

@@ -13,7 +13,7 @@ from sklearn.decomposition import PCA
 from sklearn.utils import gen_batches
 from torch import nn
 
-from sklearn_mmdinit import MLPClassifier, Theta0
+from sklearn_mmdinit import MLP, MLPClassifier, NetClassifier, Theta0
 
 Arrays = dict[str, np.ndarray]
 """Weights (n_out, n_in) and biases (n_out,) by the names that a Theta0 has."""
@@ -28,7 +28,7 @@ def bias_name(layer: int) -> str:
     return f"linears.{layer}.bias"
 
 
-def fresh_theta0(classifier: MLPClassifier, n_features: int, n_classes: int) -> Theta0:
+def fresh_theta0(classifier: NetClassifier, n_features: int, n_classes: int) -> Theta0:
     """What ``classifier.fit``, starting from nothing, begins with on rows of so many features."""
     # Fresh weights depend on the seed and the shapes alone, so rows of zeros do.
     unmoved = clone(classifier).set_params(max_iter=0, validation_split=None, warm_start_from=None)
@@ -82,8 +82,13 @@ class RandomLabels(BaseEstimator):  # type: ignore[misc]
     random_state: int = 0
 
     def fit(self, X: np.ndarray, y: Any = None) -> Self:
-        classifier = MLPClassifier(self.hidden_layer_sizes, random_state=self.random_state)
-        classifier.set_params(init=self.init, batch_norm=self.batch_norm)
+        classifier = NetClassifier(
+            MLP,
+            module__hidden_layer_sizes=self.hidden_layer_sizes,
+            module__init=self.init,
+            module__batch_norm=self.batch_norm,
+            random_state=self.random_state,
+        )
         fresh = fresh_theta0(classifier, X.shape[1], self.n_classes)
         device = "cpu" if self.device == "auto" else self.device
         module = fresh.to_module().to(device)
