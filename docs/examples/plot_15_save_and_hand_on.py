@@ -12,6 +12,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_digits
+from sklearn.neural_network import MLPClassifier as PlainClassifier
 
 from sklearn_mmdinit import MLPClassifier, MMDInitializer, load_theta0, save_theta0
 
@@ -27,10 +28,12 @@ save_theta0(path, init)
 print(f"{path.stat().st_size / 1024:.0f} KiB", load_theta0(path).architecture, sep="\n")
 
 # %%
-# Later, or elsewhere: train a classifier from the file. ``to_sklearn`` turns it into scikit-learn's
-# own classifier with the same probabilities, which does not need this package.
+# Later, or elsewhere: train a classifier from the file. With its weights scikit-learn's own
+# classifier has the same probabilities, and does not need this package. A step of ``partial_fit``
+# sets its other attributes.
 clf = MLPClassifier(warm_start_from=path, max_iter=30, random_state=0).fit(X[:100], y[:100])
-plain = clf.to_sklearn()
+plain = PlainClassifier((64, 64)).partial_fit(X[:1], y[:1], classes=clf.classes_)
+plain.coefs_, plain.intercepts_ = clf.coefs_, clf.intercepts_
 print(type(plain), np.abs(plain.predict_proba(X) - clf.predict_proba(X)).max())
 
 # %%

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
+from sklearn.preprocessing import normalize
 
 from data.datasets import load_digits_dataset, standardize
 from nets import assert_same_arrays
