@@ -3,7 +3,8 @@ Features for any classifier
 ===========================
 
 ``transform`` of an initializer gives features: the last hidden activations, each example scaled to
-unit norm. A logistic regression on them is often as good as training the whole network, and takes a moment.
+unit norm. A logistic regression on them is often as good as training the whole network, and takes
+a moment.
 """
 
 import matplotlib.pyplot as plt
