@@ -220,7 +220,7 @@ class NetClassifier(factories.ExtraParamsMixin, ClassifierMixin, BaseEstimator):
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Get parameters; `deep` adds those of an unfitted initializer in `warm_start_from`."""
         params = super().get_params(deep)
-        if warm_start.is_fitted_initializer(self.warm_start_from):  # a value, without parameters
+        if warm_start.is_fitted(self.warm_start_from):  # a value, without parameters
             params = {name: v for name, v in params.items() if not name.startswith(_NESTED)}
         return params
 
@@ -228,21 +228,18 @@ class NetClassifier(factories.ExtraParamsMixin, ClassifierMixin, BaseEstimator):
         """Set parameters, also those of an unfitted initializer, of the module and of skorch."""
         source = params.get("warm_start_from", self.warm_start_from)
         nested = [name for name in params if name.startswith(_NESTED)]
-        if nested and (
-            warm_start.is_fitted_initializer(source) or not hasattr(source, "set_params")
-        ):
+        if nested and (warm_start.is_fitted(source) or not hasattr(source, "set_params")):
+            given = "is fitted" if warm_start.is_fitted(source) else f"is {source!r}"
             raise ValueError(
-                f"Invalid parameter {nested[0]!r} for estimator {type(self).__name__}: only an "
-                f"unfitted initializer, such as clone(initializer), has parameters here, and "
-                f"warm_start_from is {'fitted' if hasattr(source, 'fit') else repr(source)}"
+                f"Invalid parameter {nested[0]!r} for estimator {type(self).__name__}: "
+                f"warm_start_from {given}, and only an unfitted initializer has parameters here; "
+                "pass clone(initializer)"
             )
         return super().set_params(**params)
 
     def __sklearn_clone__(self) -> Self:
         cloned: Self = super().__sklearn_clone__()
-        if warm_start.is_fitted_initializer(
-            self.warm_start_from
-        ):  # a clone of it would be unfitted
+        if warm_start.is_fitted(self.warm_start_from):  # a clone of it would not be
             cloned.warm_start_from = self.warm_start_from
         return cloned
 

@@ -31,7 +31,7 @@ Source = MMDInitializer | Theta0 | None
 _PAPER = {"hidden_layer_sizes": (392, 392, 392)}
 
 
-def is_fitted_initializer(source: Any) -> bool:
+def is_fitted(source: Any) -> bool:
     """Whether this is an initializer that has learned its theta0."""
     return isinstance(source, MMDInitializer) and theta0_in(source) is not None
 
@@ -145,7 +145,7 @@ def start_from(source: Source, factory: ModuleFactory, X: Any, n_classes: int) -
 
 def check_columns(source: Source, X: Any) -> None:
     """Raise a ValueError if a fitted initializer knows other columns than the caller's X has."""
-    if is_fitted_initializer(source):
+    if is_fitted(source):
         flat = np.ndim(X) <= 2
         validate_data(source, X, reset=False, skip_check_array=True, ensure_2d=flat)
 

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 from sklearn.datasets import load_digits
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import StandardScaler, normalize
 
 from nets import Conv, assert_same_arrays
 from sklearn_mmdinit import MLPClassifier, MMDInitializer, NetClassifier, load_theta0, save_theta0
+from sklearn_mmdinit._base.row_scale import unit_rows
 
 PIXELS, y = load_digits().data / 16, load_digits().target
 STANDARDISED = StandardScaler().fit_transform(PIXELS)
@@ -110,3 +111,13 @@ def test_few_rows_or_columns_give_no_false_alarm(law):
             init.transform(X[rng.choice(len(X), 10, replace=False)])
         for n in range(1, 5):
             init.transform(50 * X[:n])  # too few to tell
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_each_row_gets_unit_norm_but_for_zeros(dtype):
+    rows = np.array([[3.0, 4.0], [0.0, 0.0], [1e-30, 0.0], [3e30, -4e30]], dtype)
+    scaled = unit_rows(rows)
+    assert scaled.dtype == dtype
+    np.testing.assert_allclose(scaled, [[0.6, 0.8], [0, 0], [1, 0], [0.6, -0.8]], rtol=1e-6)
+    X = np.random.default_rng(0).normal(size=(50, 7)).astype(dtype)
+    np.testing.assert_array_equal(unit_rows(X), normalize(X))
