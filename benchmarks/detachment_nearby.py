@@ -29,7 +29,6 @@ from protocol.tasks import diagnostics_seed, shuffled_rows
 from protocol.theta0s import fit_key
 from reporting.tables import publish
 from sklearn_mmdinit import Theta0
-from sklearn_mmdinit.theory import perturbation_std
 
 SQUARED_SCALES = (0.2, 0.5, 1.0, 2.0)
 
@@ -56,16 +55,14 @@ def log_spaced_steps(last: int) -> list[int]:
 def perturbed(theta0: Theta0, noise: np.ndarray, perturbation_scale: float) -> Theta0:
     """Theta0 plus a perturbation of the paper's standard deviations.
 
-    ``noise`` (m,) is standard normal, one number a parameter, in the order of the arrays, which
-    ``perturbation_std`` has too where there is no batch normalization.
+    ``noise`` (m,) is standard normal, one number a parameter, in the order of the arrays. The last
+    axis of a weight has n_in values, that of a bias n_out.
     """
-    epsilon = noise * perturbation_std(theta0.architecture, perturbation_scale)
     ends = np.cumsum([array.size for array in theta0.arrays.values()])
-    parts = zip(theta0.arrays.items(), np.split(epsilon, ends[:-1]), strict=True)
-    arrays = {
-        name: (a + noise_of_array.reshape(a.shape)).astype(np.float32)
-        for (name, a), noise_of_array in parts
-    }
+    arrays = {}
+    for (name, array), part in zip(theta0.arrays.items(), np.split(noise, ends[:-1]), strict=True):
+        epsilon = part.reshape(array.shape) * (perturbation_scale / np.sqrt(array.shape[-1]))
+        arrays[name] = (array + epsilon).astype(np.float32)
     return Theta0(theta0.architecture, arrays)
 
 

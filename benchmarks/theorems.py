@@ -22,10 +22,8 @@ import numpy as np
 
 from data.datasets import load_digits_dataset, standardize
 from protocol import command
-from reporting.tables import publish
-from sklearn_mmdinit import Architecture, MMDInitializer
-from sklearn_mmdinit.diagnostics import prediction_samples
-from sklearn_mmdinit.theory import (
+from protocol.diagnostics import prediction_samples
+from protocol.theory import (
     class_probability_lower_bound,
     jacobian_row_norm_moments,
     mean_vertex_distances,
@@ -33,6 +31,8 @@ from sklearn_mmdinit.theory import (
     perturbation_std,
     relu_jacobian_row_norms,
 )
+from reporting.tables import publish
+from sklearn_mmdinit import MMDInitializer
 
 # The cases; ``n_rows`` of Jacobians for each width, from ``n_networks`` or more.
 PLAN: dict[str, Any] = {
@@ -64,7 +64,7 @@ def _fresh(sizes: tuple[int, ...], X: np.ndarray, **params: Any) -> MMDInitializ
 
 def network_std(width: int) -> np.ndarray:
     """The paper's perturbation of 784-w-w-w-2: a standard deviation for each parameter."""
-    return perturbation_std(Architecture.of_perceptron(784, (width, width, width), 2))
+    return perturbation_std((784, width, width, width, 2))
 
 
 def drawn_norms(std: np.ndarray, n_draws: int, seed: int) -> np.ndarray:
@@ -80,7 +80,7 @@ def _radii(std: np.ndarray, form: str) -> np.ndarray:
     variances = std**2
     smallest = {"theorem": std.size * variances.max(), "sub_exponential": variances.sum()}[form]
     grid = np.sqrt(smallest) * (1.0 + np.geomspace(1e-7, 100.0, 3000))
-    bounds = perturbation_norm_tail_bound(grid, std, form=form)
+    bounds = perturbation_norm_tail_bound(grid, std, form)
     wanted = np.linspace(np.sqrt(-np.log(0.99)), np.sqrt(-np.log(1e-6)), PLAN["n_radii"]) ** 2
     # Far out it underflows to 0.
     return np.interp(wanted, -np.log(bounds[bounds > 0]), grid[bounds > 0])
@@ -91,7 +91,7 @@ def tail_points(std: np.ndarray, seed: int) -> dict[str, Any]:
     norms, forms = drawn_norms(std, PLAN["n_draws"], seed), {}
     for form in ("theorem", "sub_exponential"):
         radii = _radii(std, form)
-        bounds = perturbation_norm_tail_bound(radii, std, form=form)
+        bounds = perturbation_norm_tail_bound(radii, std, form)
         frequencies = np.array([(norms >= radius).mean() for radius in radii])
         forms[form] = {
             "radii": radii.tolist(),
@@ -110,14 +110,13 @@ def tail_points(std: np.ndarray, seed: int) -> dict[str, Any]:
 
 def class_points(X: np.ndarray, n_classes: int, seed: int) -> dict[str, Any]:
     """Theorem 2: the share of images that a network gives to a class, and the bound of it."""
-    initializer = _fresh((64, 64), X, n_classes=n_classes, random_state=seed)
-    common = {"n_perturbations": PLAN["n_networks"], "random_state": seed}
+    network = _fresh((64, 64), X, n_classes=n_classes, random_state=seed).to_module()
     # Perturbations of the paper's size leave predictions in the middle of the simplex, where the
     # bound is 0; longer ones move them out.
     distances, shares = [], []
     for square in PLAN["squared_scales"]:
         for probabilities in prediction_samples(
-            initializer, X, perturbation_scale=square**0.5, **common
+            network, X, PLAN["n_networks"], seed=seed, perturbation_scale=square**0.5
         ):
             largest = probabilities == probabilities.max(axis=1, keepdims=True)
             distances.append(mean_vertex_distances(probabilities))

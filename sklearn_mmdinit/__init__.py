@@ -1,6 +1,6 @@
 """Initial weights for neural networks, learned from unlabelled data."""
 
-from . import diagnostics, losses, theory
+from . import diagnostics, losses
 from ._base.mlp import MLP
 from .classifiers import MLPClassifier, NetClassifier
 from .coherence import Coherence
@@ -33,5 +33,4 @@ __all__ = [
     "losses",
     "mmd_init_",
     "save_theta0",
-    "theory",
 ]

@@ -110,7 +110,7 @@ class Coherence(BaseEstimator):
     OrientedGradients : An embedding of images.
     RandomAffine : An augmentation of images.
     RandomView : An augmentation of photographs.
-    sklearn_mmdinit.diagnostics.coherence_kernel : C of a fitted initializer.
+    sklearn_mmdinit.losses.logit_correlation : C of hidden activations.
 
     Notes
     -----

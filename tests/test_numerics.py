@@ -23,7 +23,6 @@ from sklearn_mmdinit._base.chunks import chunked
 from sklearn_mmdinit._base.environment import check_float32
 from sklearn_mmdinit._base.random_streams import StepRandom
 from sklearn_mmdinit._base.threads import run_on_threads, team, worthwhile_threads
-from sklearn_mmdinit.diagnostics import coherence_kernel, dead_neuron_ratio, prediction_samples
 
 # Draws of pre-training are functions of seed and step
 
@@ -214,9 +213,6 @@ UNDER_AUTOCAST = {
     "score": lambda X, y: initializer().fit(X).score(X),
     "transform": lambda X, y: initializer().fit_transform(X),
     "classifier": lambda X, y: classifier().fit(X, y).predict_proba(X),
-    "samples": lambda X, y: prediction_samples(initializer().fit(X), X, random_state=0),
-    "ratio": lambda X, y: dead_neuron_ratio(initializer().fit(X), X, random_state=0),
-    "kernel": lambda X, y: coherence_kernel(initializer().fit(X), X),
 }
 
 

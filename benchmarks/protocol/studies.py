@@ -9,17 +9,13 @@ from typing import Any
 import numpy as np
 
 from protocol import command
+from protocol.diagnostics import dead_neuron_ratio, degenerate_softmax_ratio, prediction_samples
 from protocol.evaluation import Bench, load_scaled
 from protocol.methods import KERNELS, NetworkSettings, initializer_of
 from protocol.store import Log, digest_of
 from protocol.tasks import diagnostics_seed, shuffled_rows
 from protocol.theta0s import Pretrained, fit_key, theta0_digest
 from sklearn_mmdinit import MMDInitializer, Theta0
-from sklearn_mmdinit.diagnostics import (
-    dead_neuron_ratio,
-    degenerate_softmax_ratio,
-    prediction_samples,
-)
 
 # What the appendix measures of a theta0
 
@@ -46,10 +42,11 @@ def measure_ratios(
     Mini-batches and perturbations follow from the seed: they are the same for every theta0.
     """
     common: dict[str, Any] = {"n_batches": N_BATCHES, "batch_size": BATCH_SIZE}
-    common |= {"random_state": diagnostics_seed(seed=seed)}
+    common |= {"seed": diagnostics_seed(seed=seed)}
+    network = theta0.to_module()
     noise = {"perturbation_scale": perturbation_scale, "n_perturbations": N_PERTURBATIONS}
-    degenerate = degenerate_softmax_ratio(theta0, X, **common | noise)
-    dead = dead_neuron_ratio(theta0, X, **common)
+    degenerate = degenerate_softmax_ratio(network, X, **common | noise)
+    dead = dead_neuron_ratio(network, X, **common)
     return {
         "digest": theta0_digest(theta0),
         "degenerate_softmax_percent": _percent(degenerate),
@@ -67,11 +64,11 @@ def measure_densities(theta0: Theta0, X: np.ndarray, *, seed: int) -> dict[str, 
 
     def probabilities(inputs: np.ndarray, n_networks: int) -> np.ndarray:
         samples = prediction_samples(
-            theta0,
+            theta0.to_module(),
             inputs,
+            n_networks,
+            seed=diagnostics_seed(seed=seed),
             perturbation_scale=PERTURBATION_SCALE,
-            n_perturbations=n_networks,
-            random_state=diagnostics_seed(seed=seed),
         )
         # Far below what a histogram can show, and a third of the file.
         return samples[:, :, 0].astype(float).round(4)

@@ -4,8 +4,8 @@ import numpy as np
 import torch
 from scipy import stats
 
+from protocol.diagnostics import prediction_samples
 from protocol.parallel import threads
-from sklearn_mmdinit.diagnostics import prediction_samples
 from timing.steps import Step
 from timing.textbook import TextbookStep, predictions
 
@@ -33,10 +33,9 @@ def check_outputs(step: Step, n_networks: int, **parameters: float) -> dict[str,
     X = step.rows(step.batch_size, seed=1)
     start = step.start(X, **parameters)
     scale = start.perturbation_scale
-    library = prediction_samples(
-        start, X, n_perturbations=n_networks, perturbation_scale=scale, random_state=4
-    )
-    weights = [weight.detach().to(step.device) for weight in start.to_module().parameters()]
+    network = start.to_module()
+    library = prediction_samples(network, X, n_networks, seed=4, perturbation_scale=scale)
+    weights = [weight.detach().to(step.device) for weight in network.parameters()]
     rows = torch.from_numpy(X).to(step.device)
     textbook = predictions(weights, rows, n_networks, seed=3).cpu().numpy()
     # The first class says all for two classes, and enough for more.

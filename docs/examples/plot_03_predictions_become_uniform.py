@@ -8,22 +8,40 @@ for four rows, before and after learning. The second figure shows the three term
 """
 
 import matplotlib.pyplot as plt
+import torch
 from sklearn.datasets import load_breast_cancer
 from sklearn.preprocessing import StandardScaler
 
 from sklearn_mmdinit import MMDInitializer
-from sklearn_mmdinit.diagnostics import prediction_samples
 
 X = StandardScaler().fit_transform(load_breast_cancer().data)
 network = {"hidden_layer_sizes": (64, 64), "n_perturbations": 64, "random_state": 0}
 fresh = MMDInitializer(max_iter=0, **network).fit(X)
 learned = MMDInitializer(max_iter=20, window=20, **network).fit(X)
 
+
+# %%
+# A perturbed network has Gaussian noise on each weight, with standard deviation s / sqrt(n_in), and
+# on each bias, with s / sqrt(n_out). The paper's s is the square root of 0.5.
+def perturbed_probabilities(init, rows, n_networks=1024):
+    """Probabilities (n_networks, n_rows, 2) of networks around theta0."""
+    network, generator = init.to_module(), torch.Generator().manual_seed(0)
+    theta0 = [parameter.detach().clone() for parameter in network.parameters()]
+    samples = []
+    with torch.no_grad():
+        for _ in range(n_networks):
+            for parameter, value in zip(network.parameters(), theta0, strict=True):
+                noise = torch.randn(value.shape, generator=generator)
+                parameter.copy_(value + (0.5 / value.shape[-1]) ** 0.5 * noise)
+            samples.append(network(torch.tensor(rows).float()).softmax(-1))
+    return torch.stack(samples)
+
+
 # %%
 # The dotted line is the uniform density. Rows 0 to 2 come near it. Row 3 is three times as long as
 # most rows, and its probabilities stay near 0 and 1.
 groups = {"before": fresh, "after": learned}
-samples = {name: prediction_samples(init, X[:4], random_state=0) for name, init in groups.items()}
+samples = {name: perturbed_probabilities(init, X[:4]) for name, init in groups.items()}
 fig, axes = plt.subplots(1, 4, figsize=(10, 2.8), sharey=True, layout="constrained")
 for row, ax in enumerate(axes):
     for name, P in samples.items():

@@ -3,7 +3,8 @@ Whose predictions change together
 =================================
 
 Coherence makes the predictions of neighbouring rows change together. The kernel C says how much,
-for each pair of rows. It needs no labels. The first figure shows digits beside those with the
+for each pair of rows: it is the cosine of the angle between their features. It needs no labels. The
+first figure shows digits beside those with the
 largest C, which would get the same label, and those with the smallest C, which would not.
 """
 
@@ -12,15 +13,16 @@ import numpy as np
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 from sklearn.datasets import load_digits
+from sklearn.metrics.pairwise import cosine_similarity
 
 from sklearn_mmdinit import MMDInitializer
-from sklearn_mmdinit.diagnostics import coherence_kernel
 
 X = load_digits().data / 16
-init = MMDInitializer((64, 64), n_classes=10, coherence="auto", max_iter=30, random_state=0)
-init.fit(X)
+init = MMDInitializer(
+    (64, 64), n_classes=10, coherence="auto", max_iter=30, output="hidden", random_state=0
+)
 images = X[:300].reshape(-1, 8, 8)
-C = coherence_kernel(init, X[:300])
+C = cosine_similarity(init.fit(X).transform(X[:300]))
 
 # %%
 # Four digits are drawn at random. Beside each are the six digits with the largest C and the six

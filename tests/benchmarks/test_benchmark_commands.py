@@ -20,18 +20,18 @@ import theorems
 import tune_scratch
 from data.datasets import load_digits_dataset, standardize
 from protocol import studies
+from protocol.diagnostics import degenerate_softmax_ratio, prediction_samples
 from protocol.methods import TUNED, FineTuning
 from protocol.store import Log
 from protocol.studies import measure_densities
 from protocol.tasks import diagnostics_seed, random_tasks, shuffled_rows
+from protocol.theory import perturbation_std
 from protocol.theta0s import theta0_digest
 from reporting.results import pack_scores
 from reporting.tables import build_table
 from reporting.task_tables import chosen_answers
 from results_stand_in import records, status_of, written
 from sklearn_mmdinit import MMDInitializer
-from sklearn_mmdinit.diagnostics import degenerate_softmax_ratio, prediction_samples
-from sklearn_mmdinit.theory import perturbation_std
 
 X = standardize(load_digits_dataset())[0]
 DIGITS = ("--dataset=digits", "--quiet")
@@ -224,8 +224,8 @@ def test_degeneracies_are_the_package_s_own_figures_of_every_setting(finished):
     assert ["densities" in record for record in records] == [True, True, False, False, True]
     initializer = fitted(degeneracy_weight=0.0, detachment_weight=0.0)
     assert records[1]["digest"] == theta0_digest(initializer.theta0_)
-    common = {"n_batches": 4, "random_state": diagnostics_seed(seed=0)}
-    ratios = 100 * degenerate_softmax_ratio(initializer, X, **common)
+    common = {"n_batches": 4, "seed": diagnostics_seed(seed=0)}
+    ratios = 100 * degenerate_softmax_ratio(initializer.to_module(), X, **common)
     expected = {"mean": ratios.mean(), "std": ratios.std(ddof=1)}
     assert records[1]["degenerate_softmax_percent"] == pytest.approx(expected)
 
@@ -238,10 +238,11 @@ def test_densities_are_over_perturbations_at_inputs_and_over_inputs_of_networks(
     )
     assert (at_inputs.shape, of_networks.shape) == ((4, 1024), (4, 96))
     rows, seed = shuffled_rows(96, "diagnostics", 1, seed=4), diagnostics_seed(seed=4)
-    expected = prediction_samples(initializer, X[rows], n_perturbations=4, random_state=seed)
+    network = initializer.to_module()
+    expected = prediction_samples(network, X[rows], 4, seed=seed)
     np.testing.assert_allclose(of_networks, expected[:, :, 0], atol=1e-4)
     # Other networks than those, at one of the inputs: the same law.
-    many = prediction_samples(initializer, X[rows[2]][None], n_perturbations=4000, random_state=9)
+    many = prediction_samples(network, X[rows[2]][None], 4000, seed=9)
     assert stats.ks_2samp(at_inputs[2], many[:, 0, 0]).pvalue > 1e-3
 
 
@@ -268,7 +269,7 @@ def test_the_grid_has_every_run_and_the_curve_is_the_history_of_its_initializer(
 
 def test_a_perturbation_has_the_paper_s_law_and_a_length_proportional_to_s():
     theta0 = MMDInitializer((6, 5), max_iter=0, random_state=0).fit(X[:32]).theta0_
-    std = perturbation_std(theta0.architecture, 1.0)
+    std = perturbation_std((64, 6, 5, 2), 1.0)
 
     def change(noise, scale):
         other = detachment_nearby.perturbed(theta0, noise, scale)

@@ -7,8 +7,7 @@ import pytest
 import torch
 from scipy import stats
 
-from sklearn_mmdinit import Architecture
-from sklearn_mmdinit.theory import (
+from protocol.theory import (
     class_probability_lower_bound,
     jacobian_row_norm_moments,
     mean_vertex_distances,
@@ -26,7 +25,7 @@ def test_tail_bound_is_above_the_exact_chi_squared_tail(m, form):
     """With equal sigma the norm has a known law: no sampling noise, and far into the tail."""
     sigma = 0.3
     radii = sigma * math.sqrt(m) * np.linspace(1.0001, 6.0, 400)
-    bound = perturbation_norm_tail_bound(radii, np.full(m, sigma), form=form)
+    bound = perturbation_norm_tail_bound(radii, np.full(m, sigma), form)
     exact_log = stats.chi2.logsf((radii / sigma) ** 2, df=m)
     positive = bound > 0
     assert (np.log(bound[positive]) >= exact_log[positive]).all()
@@ -44,7 +43,7 @@ def test_tail_bound_is_above_the_exact_chi_squared_tail(m, form):
     ],
 )
 def test_tail_bounds_match_their_formulas_by_hand(form, squared_radii, exponents):
-    found = perturbation_norm_tail_bound(np.sqrt(squared_radii), [1.0, 2.0], form=form)
+    found = perturbation_norm_tail_bound(np.sqrt(squared_radii), np.array([1.0, 2.0]), form)
     np.testing.assert_allclose(found, np.exp(-np.array(exponents) / 8.0), rtol=1e-12)
 
 
@@ -52,15 +51,19 @@ def test_tail_bounds_match_their_formulas_by_hand(form, squared_radii, exponents
 def test_tail_bound_knows_no_units(form):
     std = np.geomspace(0.01, 1.0, 25)
     radii = math.sqrt(std.size) * np.linspace(1.01, 3.0, 30)
-    bound = perturbation_norm_tail_bound(radii, std, form=form)
+    bound = perturbation_norm_tail_bound(radii, std, form)
     for size in (1e-200, 1e-3, 1e200):
-        scaled = perturbation_norm_tail_bound(radii * size, std * size, form=form)
+        scaled = perturbation_norm_tail_bound(radii * size, std * size, form)
         np.testing.assert_allclose(scaled, bound, rtol=1e-9)
 
 
+def test_a_bound_that_does_not_hold_is_refused():
+    with pytest.raises(ValueError, match=r"sub_exponential.*above the radius 2"):
+        perturbation_norm_tail_bound(np.array([9.0, 1.9]), np.array([0.0, 2.0]), "sub_exponential")
+
+
 def test_perturbation_std_follows_the_fan_in_of_weights_and_the_fan_out_of_biases():
-    architecture = Architecture.of_perceptron(8, (2,), 3, batch_norm=True)
-    std = perturbation_std(architecture, perturbation_scale=2.0)
+    std = perturbation_std((8, 2, 3), perturbation_scale=2.0)
     expected = [2 / math.sqrt(8)] * 16 + [2 / math.sqrt(2)] * 2  # first layer
     expected += [2 / math.sqrt(2)] * 6 + [2 / math.sqrt(3)] * 3  # logits
     np.testing.assert_allclose(std, expected)
@@ -85,7 +88,7 @@ def test_class_bound_is_below_the_share_of_the_class(n_classes, concentration):
 
 
 def test_vertex_distances_by_hand():
-    probabilities = [[1.0, 0.0, 0.0], [0.0, 0.5, 0.5]]
+    probabilities = np.array([[1.0, 0.0, 0.0], [0.0, 0.5, 0.5]])
     expected = [math.sqrt(1.5) / 2, (math.sqrt(2) + math.sqrt(0.5)) / 2]
     np.testing.assert_allclose(
         mean_vertex_distances(probabilities), [expected[0], expected[1], expected[1]]

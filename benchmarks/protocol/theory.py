@@ -1,0 +1,139 @@
+"""The paper's three theorems as functions.
+
+Theorem numbers and symbols are those of Lee and Cho, "Unsupervised Learning of Initialization in
+Deep Neural Networks via Maximum Mean Discrepancy", arXiv 2302.04369.
+
+- Theorem 1: a Gaussian perturbation of the parameters stays near them.
+- Theorem 2: if predictions are near a vertex of the simplex on average, some inputs get its class.
+- Theorem 3: under He initialization the rows of a layer's Jacobian have a norm near 1.
+"""
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import poch
+from scipy.stats import binom
+
+
+def perturbation_std(
+    widths: Sequence[int], perturbation_scale: float = math.sqrt(0.5)
+) -> np.ndarray:
+    """Standard deviation (m,) of the perturbation of each parameter of a perceptron.
+
+    It is s / sqrt(n_in) for a weight and s / sqrt(n_out) for a bias (section 3.3 of the paper),
+    layer by layer, weights before biases. ``widths`` are those of the input, of the hidden layers
+    and of the logits.
+    """
+    pieces = []
+    for n_in, n_out in pairwise(widths):
+        pieces.append(np.full(n_in * n_out, perturbation_scale / math.sqrt(n_in)))
+        pieces.append(np.full(n_out, perturbation_scale / math.sqrt(n_out)))
+    return np.concatenate(pieces)
+
+
+def perturbation_norm_tail_bound(
+    radius: np.ndarray, std: np.ndarray, form: str = "theorem"
+) -> np.ndarray:
+    r"""Upper bound of the probability that a perturbation leaves a ball (Theorem 1).
+
+    For :math:`\epsilon \sim N(0, \mathrm{diag}(\sigma_1^2, \dots, \sigma_m^2))` and
+    :math:`\alpha_* = \max_i \sigma_i^2`,
+
+    .. math:: P(\|\epsilon\| \ge r) \le \exp(-\tfrac18 \min\{\eta^2, m \eta\}),
+              \quad \eta = \frac{r^2}{m \alpha_*} - 1, \quad r^2 > m \alpha_*.
+
+    The proof passes through a sharper bound, ``form="sub_exponential"``: with
+    :math:`\sigma_*^2 = \sum_i \sigma_i^2` and :math:`\nu_*^2 = \sum_i \sigma_i^4`,
+
+    .. math:: P(\|\epsilon\| \ge r) \le \exp(-\tfrac18 \min\{
+              (r^2 - \sigma_*^2)^2 / \nu_*^2,\; (r^2 - \sigma_*^2) / \alpha_*\}),
+              \quad r^2 > \sigma_*^2.
+
+    This bound is never above the theorem's and holds for smaller radii. It is much lower for a
+    large network: with equal :math:`\sigma_i` its first term is :math:`m \eta^2`, not
+    :math:`\eta^2`. The result has the shape of `radius`, the r, and may underflow to 0.
+    """
+    # The bounds depend only on ratios. All are divided by the largest deviation, so that no square
+    # under- or overflows.
+    largest = std.max()
+    variances, squared = np.square(std / largest), np.square(radius / largest)  # alpha_* is 1
+    m, total = std.size, variances.sum()
+    least = {"theorem": m, "sub_exponential": total}[form]
+    if (squared <= least).any():
+        raise ValueError(f"{form=} holds above the radius {math.sqrt(least) * largest}")
+    if form == "theorem":
+        eta = squared / m - 1.0
+        exponent = np.minimum(eta**2, m * eta)
+    else:
+        excess = squared - total
+        exponent = np.minimum(excess**2 / np.square(variances).sum(), excess)
+    return np.exp(-exponent / 8.0)
+
+
+def mean_vertex_distances(probabilities: np.ndarray) -> np.ndarray:
+    r"""Mean distance (d,) of predictions (n, d) of one network to each vertex of the simplex.
+
+    This is :math:`E_x \|v^{(i)} - f(x)\|` of Theorem 2 for each class i.
+    """
+    vertices = np.eye(probabilities.shape[1])
+    rows = probabilities.astype(np.float64)
+    return np.stack([np.linalg.norm(rows - vertex, axis=1).mean() for vertex in vertices])
+
+
+def class_probability_lower_bound(mean_distance: np.ndarray, n_classes: int) -> np.ndarray:
+    r"""Lower bound of the share of inputs that a network assigns to a class (Theorem 2).
+
+    .. math:: P_x(f(x) \in A_i) \ge 1 - \sqrt{d} \; E_x \|v^{(i)} - f(x)\|,
+
+    where :math:`A_i` holds the predictions whose i-th entry is the largest and :math:`v^{(i)}`
+    is the i-th vertex of the simplex; 0 if that is negative. If the mean distance is below
+    :math:`1/\sqrt{d}`, the class is therefore predicted for some input, which is the purpose of the
+    softmax degeneracy loss.
+    """
+    return np.maximum(1.0 - math.sqrt(n_classes) * mean_distance, 0.0)
+
+
+def relu_jacobian_row_norms(weight: np.ndarray, pre_activations: np.ndarray) -> np.ndarray:
+    r"""Norms (n, n_out) of the rows of the Jacobian of :math:`x \mapsto W \mathrm{ReLU}(x) + b`.
+
+    This is the right-hand side of Theorem 3, :math:`\|W_{k \cdot} \odot 1(x > 0)\|`, for each
+    output k. W is ``weight`` (n_out, n_in), and ``pre_activations`` (n, n_in) are the inputs x.
+    """
+    return np.sqrt((pre_activations > 0).astype(np.float64) @ np.square(weight).T)
+
+
+class JacobianRowNormMoments(NamedTuple):
+    """Mean and variance of the squared norm of a Jacobian row, and of the norm itself."""
+
+    squared_mean: float
+    squared_variance: float
+    mean: float
+    variance: float
+
+
+def jacobian_row_norm_moments(n_in: int) -> JacobianRowNormMoments:
+    r"""Moments of the norm of one layer's Jacobian row (Theorem 3, at finite width).
+
+    Theorem 3 says that :math:`\|J^{(k)}\| \approx 1` for sufficiently large :math:`n_{in}` when
+    weights are drawn from :math:`N(0, \sigma^2)` with :math:`\sigma^2 = 2 / n_{in}` (He et al.,
+    2015). The squared norm is a sum of :math:`n_{in}` independent terms
+    :math:`w^2 b`, :math:`b \sim \mathrm{Bernoulli}(1/2)`, with :math:`E[w^2 b] = \sigma^2 / 2` and
+    :math:`E[w^4 b] = 3 \sigma^4 / 2`, so that :math:`E\|J^{(k)}\|^2 = 1` and
+    :math:`\mathrm{Var}\|J^{(k)}\|^2 = 5 / n_{in}`. If N units are active, the squared norm
+    is :math:`\sigma^2 \chi^2_N`. The mean of the norm itself is the binomial sum over N of
+    :math:`\sigma \sqrt2\, \Gamma((N + 1)/2) / \Gamma(N/2)`, computed exactly.
+    """
+    n_active = np.arange(n_in + 1)
+    norms = np.zeros(n_in + 1)  # mean norm for each number of active units, by a ratio of Gammas
+    norms[1:] = 2.0 * poch(n_active[1:] / 2.0, 0.5) / math.sqrt(n_in)
+    # Sums 1 - norm term by term. For wide layers the mean is near 1, so 1 - mean would lose digits.
+    below = float(np.sum(binom.pmf(n_active, n_in, 0.5) * (1.0 - norms)))
+    return JacobianRowNormMoments(
+        squared_mean=1.0,
+        squared_variance=5.0 / n_in,
+        mean=1.0 - below,
+        variance=below * (2.0 - below),
+    )
