@@ -104,7 +104,7 @@ def deciding_versions() -> dict[str, str]:
 
 # Of the package's files, what learns no theta0.
 LEARNS_NOTHING = frozenset({
-    "__init__", "classifiers", "diagnostics", "theory", "export", "fine_tuning",
+    "__init__", "classifiers", "fine_tuning",
 })  # fmt: skip
 
 
