@@ -53,10 +53,7 @@ __all__ = ["MMDInitializer"]
 # Number of the first step of `score`, so large that `score` never uses a draw of the training.
 _FIRST_SCORE_STEP = 1 << 31
 
-# With coherence, gain="auto" is such that the first step of fine-tuning moves a logit by
-# _FIRST_MOVE, in the mean over _JUDGED_ROWS rows. That step is
-# Adam's, with the learning rate _FINE_TUNING_RATE.
-_FIRST_MOVE, _FINE_TUNING_RATE = 0.75, 1e-3
+# Rows on which a training with coherence is judged.
 _JUDGED_ROWS = 2048
 
 # Training has diverged if the loss is above this factor times the larger of the first loss and 1.
@@ -66,8 +63,6 @@ _DIVERGED = 4.0
 # Predictions have collapsed if the mean squared correlation of _COLLAPSE_ROWS of them is above
 # _COLLAPSED.
 _COLLAPSE_ROWS, _COLLAPSED = 512, 0.9
-
-_TINY = float(np.finfo(np.float32).tiny)
 
 
 class MMDInitializer(
@@ -152,12 +147,6 @@ class MMDInitializer(
     batch_size : int or "auto", default="auto"
         Examples of a step for the paper's terms; capped at n_samples, and with coherence at the
         coherence's ``batch_size``. "auto": 32, with coherence 8.
-    gain : float or "auto", default="auto"
-        Factor of each hidden layer's weights after training. The last layer's weights are divided
-        by the product, so that the network computes the same function. This needs layers whose
-        outputs scale with their inputs, as linear layers with ReLU and without normalization do.
-        For other networks only 1 and "auto" are valid. "auto" without coherence: 1. "auto" with
-        coherence: chosen such that the first step of fine-tuning can move a logit by 0.75.
     init : {"xavier", "he"}, default="xavier"
         Random weights at which training starts: Glorot uniform or Kaiming normal (fan-in). Biases
         are 0.
@@ -204,10 +193,8 @@ class MMDInitializer(
         Whether L_coh had stopped falling when the learning rate began to fall; False also if there
         were too few steps to judge, or if all predictions still moved together (told only for a
         separation of 1 or more). None without coherence.
-    gain_ : tuple of float
-        Factor of each hidden layer's weights in ``theta0_``; empty if the network allows no gain.
     config_ : Config
-        Settings of the training, with "auto" resolved; the gain is in ``gain_``.
+        Settings of the training, with "auto" resolved.
     sampler_ : str
         "gram" or "functional".
     why_functional_ : str
@@ -259,7 +246,6 @@ class MMDInitializer(
         "n_perturbations": [checks.integers(2), checks.AUTO],  # the U-statistic divides by n - 1
         "learning_rate_init": [checks.POSITIVE, checks.AUTO],
         "batch_size": [checks.integers(1), checks.AUTO],
-        "gain": [checks.POSITIVE, checks.AUTO],
         "perturbation_scale": [checks.POSITIVE],
         **{name: [checks.numbers(0), checks.AUTO] for name in PAPER_WEIGHTS},
         "sampler": [checks.one_of(SAMPLERS)],
@@ -287,7 +273,6 @@ class MMDInitializer(
         n_perturbations: Any = "auto",
         learning_rate_init: Any = "auto",
         batch_size: Any = "auto",
-        gain: Any = "auto",
         init: str = "xavier",
         perturbation_scale: float = math.sqrt(0.5),
         uniformity_weight: Any = "auto",
@@ -312,7 +297,6 @@ class MMDInitializer(
         self.n_perturbations = n_perturbations
         self.learning_rate_init = learning_rate_init
         self.batch_size = batch_size
-        self.gain = gain
         self.init = init
         self.perturbation_scale = perturbation_scale
         self.uniformity_weight = uniformity_weight
@@ -468,7 +452,7 @@ class MMDInitializer(
         """
         check_is_fitted(self, "theta0_")
         X = self._validated(X, reset=False)
-        coherence, theta0 = coherence_of(self.coherence, X), self.theta0_.without_gain()
+        coherence, theta0 = coherence_of(self.coherence, X), self.theta0_
         config, device = self._config(len(X), coherence), torch_device(self.device)
         batches = self._row_batches(X, coherence, config, self._state.seed)
         loss = mean_loss(self._builder, batches, config, theta0, _FIRST_SCORE_STEP, device)
@@ -565,7 +549,7 @@ class MMDInitializer(
         if learned is not None:
             _check_same_network(learned.architecture, architecture)
             warn_if_another_scale(X, learned.row_mean, learned.row_spread)
-            theta0 = learned.without_gain()
+            theta0 = learned
         if coherence is not None:
             self._builder.hidden(theta0, X[:2], "cpu")  # raises without a last linear layer
         config = self._config(n_rows, coherence)
@@ -601,7 +585,6 @@ class MMDInitializer(
 
     def _config(self, n_rows: int, coherence: Coherence | None) -> Config:
         """Settings by the parameters as they are now; an error if the network cannot have them."""
-        _check_gain(self.gain, self._builder.architecture.chain)
         n_classes, is_known = self._builder.info.n_classes, self._n_classes_is_known
         parameters = vars(self) | {"sampler": self._builder.info.sampler}
         return resolve(parameters, coherence, n_rows, n_classes, is_known)
@@ -653,8 +636,7 @@ class MMDInitializer(
         if config.coherence is not None:
             rows = np.sort(permutation(state.seed, 0, len(X))[:_JUDGED_ROWS])
             H = self._builder.hidden(theta0, X[rows], "cpu")
-        self.gain_ = self._factors(len(theta0.architecture.chain) - 1, H)
-        self.theta0_ = theta0.with_gain(self.gain_)
+        self.theta0_ = theta0
         self.sampler_ = self._builder.info.sampler
         self.why_functional_ = self._builder.info.why_functional
         self.history_ = state.history
@@ -704,22 +686,6 @@ class MMDInitializer(
                 ConvergenceWarning,
             )
 
-    def _factors(self, n_hidden: int, H: np.ndarray | None) -> tuple[float, ...]:
-        """Gain of each hidden layer. "auto" depends on how far Adam's first step moves a logit.
-
-        H (n, n_units) are last hidden activations, or None without coherence.
-        """
-        if n_hidden < 1:
-            return ()
-        if not checks.is_auto(self.gain):
-            factor = float(self.gain)
-        elif H is None:
-            factor = 1.0
-        else:
-            moved = _FINE_TUNING_RATE * float(np.abs(H).sum(axis=1).mean())
-            factor = 1.0 if moved == 0.0 else (_FIRST_MOVE / moved) ** (1.0 / n_hidden)
-        return (factor,) * n_hidden
-
 
 def _check_same_network(before: Architecture, now: Architecture) -> None:
     """Raise a ValueError if the network is not the one that a warm start goes on from."""
@@ -730,20 +696,3 @@ def _check_same_network(before: Architecture, now: Architecture) -> None:
                 f"warm_start=True goes on from the theta0 of a network whose {name} is {first}, "
                 f"and now it is {value}: keep the network, or pass warm_start=False to begin anew"
             )
-
-
-def _check_gain(gain: Any, chain: tuple[str, ...]) -> None:
-    """Raise a ValueError if the weights of a network cannot have this gain."""
-    if checks.is_auto(gain):
-        return
-    if not chain and gain != 1:
-        raise ValueError(
-            f"{gain=} would change the function of this network: each of its layers must scale its "
-            "output with its input, as ReLU without normalization does; use gain=1"
-        )
-    n_hidden = max(len(chain) - 1, 1)
-    if n_hidden * abs(math.log(gain)) > -math.log(_TINY):
-        # float32 cannot hold the product over all layers, or its inverse.
-        largest = _TINY ** (-1 / n_hidden)
-        limits = f"from {1 / largest:.2g} to {largest:.2g}"
-        raise ValueError(f"{gain=} must be {limits}, so that the product over layers fits float32")

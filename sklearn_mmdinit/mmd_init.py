@@ -65,10 +65,7 @@ def mmd_init_(module: nn.Module, data: Any, **params: Any) -> list[dict[str, flo
           Random augmentations of the loader are drawn only once.
         - Any other Dataset is read once, in its order, into an array in memory.
     **params : dict
-        Parameters of :class:`MMDInitializer`, except those that describe a perceptron. To learn in
-        several calls, set ``gain=1.0`` in all but the last: the gain enlarges the hidden weights
-        of a chain of ReLU layers for fine-tuning. Perturbations are sized for weights without gain,
-        so a further call would perturb the enlarged weights too little.
+        Parameters of :class:`MMDInitializer`, except those that describe a perceptron.
 
     Returns
     -------

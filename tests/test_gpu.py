@@ -57,7 +57,7 @@ def test_draws_are_functions_of_seed_and_step():
     assert float(first.std()) == pytest.approx(1, abs=0.02)
 
 
-COHERENCE = {"coherence": Coherence(batch_size=32), "gain": 1}
+COHERENCE = {"coherence": Coherence(batch_size=32)}
 VARIANTS = {
     "relu": {},
     "tanh": {"activation": "tanh"},

@@ -159,14 +159,6 @@ def test_partial_fit_refuses_another_network_than_it_began_with(changed, X):
     assert init.set_params(**{name: before[name]}).partial_fit(X).n_iter_ == 2
 
 
-@pytest.mark.parametrize("first", [{"batch_norm": True}, {}])
-def test_partial_fit_refuses_a_gain_that_the_network_cannot_have(first, X):
-    init = tiny(**first).partial_fit(X)
-    with pytest.raises(ValueError, match="gain="):
-        init.set_params(gain=2.0 if first else 1e300).partial_fit(X)
-    assert init.set_params(gain=1).partial_fit(X).n_iter_ == 2
-
-
 # randomness
 
 
@@ -356,7 +348,7 @@ def test_a_loss_that_diverges_later_leaves_the_best_window(X):
 @pytest.mark.parametrize("closed_form", [False, True])
 def test_predictions_that_are_not_finite_leave_the_best_window(closed_form, X):
     coherence = Coherence(batch_size=40, n_neighbors=5) if closed_form else None
-    init = tiny(coherence=coherence, window=1, gain=1).fit(X)
+    init = tiny(coherence=coherence, window=1).fit(X)
     with pytest.warns(ConvergenceWarning, match="not finite"):
         init.set_params(learning_rate_init=1e20).partial_fit(X)
     assert all(np.isfinite(array).all() for array in init.theta0_.arrays.values())

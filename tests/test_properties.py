@@ -46,7 +46,6 @@ OF_MMD = {
     "uniformity_weight": NUMBERS,
     "detachment_weight": NUMBERS,
     "sampler": mostly(st.sampled_from(["auto", "gram", "functional"]), "x"),
-    "gain": mostly(st.sampled_from(["auto", 1.0, 2.0]), 0, -1, float("nan"), True, (1, 2)),
 }
 
 

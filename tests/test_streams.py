@@ -266,8 +266,8 @@ def test_augmentations_change_both_views():
 @pytest.mark.parametrize("augmentation", [RandomAffine(), noisy])
 def test_without_a_graph_an_example_is_paired_with_itself(augmentation):
     two, one = Coherence(augmentation=augmentation), Coherence(n_neighbors=0, batch_size=16)
-    expected = learned(DataLoader(TensorDataset(IMAGES, IMAGES), 16), coherence=two, gain=1.0)
-    params = {"coherence": one.set_params(augmentation=augmentation), "gain": 1.0}
+    expected = learned(DataLoader(TensorDataset(IMAGES, IMAGES), 16), coherence=two)
+    params = {"coherence": one.set_params(augmentation=augmentation)}
     labelled = DataLoader(TensorDataset(IMAGES, torch.zeros(64)), 16)
     assert_same(learned(labelled, **params), expected)
     # An array is the same as a stream in its order.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +16,7 @@ from .._base.mlp import MLP
 from .._base.module_factory import ModuleFactory
 from .._base.validation import repr_without_address, warn_user
 from ..theta0 import Architecture, Theta0, arrays_of, digest_of, put_arrays_, qualified_name
-from . import EMBEDDINGS, Tap, paper_std
+from . import EMBEDDINGS, Tap
 from .info import (
     N_EXAMPLES,
     ModuleInfo,
@@ -31,12 +29,6 @@ from .passes import explained_single_row, hidden_activations, pretraining_mode_
 
 # Rows whose hidden activations are computed at a time, to bound the memory.
 _ROWS_AT_A_TIME = 1024
-
-# Layers whose outputs are proportional to their weights and biases.
-_SCALING = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
-# The factors are extreme. Outputs equal those before scaling only if each non-linearity f has
-# f(c x) = c f(x) for all c > 0. ReLU has this, ReLU6 has not. Powers of two multiply exactly.
-_FACTORS = (2.0**12, 2.0**-12)
 
 
 @dataclass(frozen=True)
@@ -64,7 +56,7 @@ class NetworkBuilder:
         known = _architecture_of_perceptron(factory, X)
         if known is not None and sampler != "functional" and hidden_layer is None:
             # The arguments of an MLP say all that a pass would show.
-            n, chain = known.n_classes, known.chain
+            n = known.n_classes
             n_hidden = len(known.keywords["hidden_layer_sizes"])
             layers = "norms" if known.keywords["batch_norm"] else "linears"
             taps = tuple(Tap(f"{layers}.{i}") for i in range(n_hidden))
@@ -79,9 +71,8 @@ class NetworkBuilder:
                     f"the module {qualified_name(module)} draws random numbers in evaluation mode, "
                     "and random_state does not seed them; draw them only if self.training"
                 )
-            chain = scale_chain(module, info, examples)
         architecture = replace(
-            fresh.architecture, n_classes=info.n_classes, last_layer=info.last_layer, chain=chain
+            fresh.architecture, n_classes=info.n_classes, last_layer=info.last_layer
         )
         builder = cls(factory, architecture, info, integers)
         return builder, replace(fresh, architecture=architecture)
@@ -248,59 +239,3 @@ def _not_in_theta0(module: nn.Module) -> dict[str, torch.Tensor]:
             if isinstance(value, torch.Tensor) and not value.requires_grad:
                 lacking[f"{path}.{name}".removeprefix(".")] = value.cpu()
     return lacking
-
-
-# Scale chains
-
-
-def scale_chain(module: nn.Module, info: ModuleInfo, X: torch.Tensor) -> tuple[str, ...]:
-    """Names of the layers, if scaling the output of each scales the input of the next; else ().
-
-    In such a chain the function does not change if hidden weights are multiplied by a gain and the
-    last weights are divided by the product.
-    """
-    names = info.calls
-    layers = [module.get_submodule(name) for name in names]
-    in_order = len(names) >= 2 and names[-1] == info.last_layer and len(set(names)) == len(names)
-    if not in_order or info.stateful or any(type(layer) not in _SCALING for layer in layers):
-        return ()
-    parameters = [p for layer in layers for p in layer.parameters(recurse=False)]
-    complete = len(set(map(id, parameters))) == len(parameters) == len(list(module.parameters()))
-    if not complete or not all(p.requires_grad for p in parameters):
-        return ()
-    with torch.no_grad(), isolated_pass(module), _jittered(module):
-        before = module(X.clone())
-        for number in range(len(layers) - 1):
-            for factor in _FACTORS:
-                _scale_(layers[number:], factor)
-                same = torch.equal(module(X.clone()), before)
-                _scale_(layers[number:], 1.0 / factor)
-                if not same:
-                    return ()
-    return names
-
-
-@contextmanager
-def _jittered(module: nn.Module) -> Iterator[None]:
-    """Add noise to parameters in this block: a last layer of zeros would hide the others."""
-    learned = [parameter for parameter in module.parameters() if parameter.requires_grad]
-    before = [parameter.detach().clone() for parameter in learned]
-    # Named, because PyTorch's default device may be another one.
-    generator = torch.Generator("cpu").manual_seed(0)
-    for p in learned:
-        noise = torch.randn(p.shape, dtype=p.dtype, device=p.device, generator=generator)
-        p.data.add_(noise, alpha=paper_std(p, 1.0))
-    try:
-        yield
-    finally:
-        for parameter, value in zip(learned, before, strict=True):
-            parameter.data.copy_(value)
-
-
-def _scale_(layers: Sequence[Any], factor: float) -> None:
-    """Scale the outputs of all layers but the last, whose weights are divided by the factor."""
-    layers[0].weight.mul_(factor)
-    for layer in layers[:-1]:
-        if layer.bias is not None:
-            layer.bias.mul_(factor)
-    layers[-1].weight.div_(factor)

@@ -41,8 +41,8 @@ K4 = "--n-perturbations=4"
 
 # What each command is called with; all in a few seconds.
 TINY = {
-    coherence: (*TASKS, "--settings", "both", "paper", "default", "gain=1"),
-    choose: (*TASKS, "--questions", "gain", "features, C"),
+    coherence: (*TASKS, "--settings", "both", "paper", "default", "degeneracy_weight=0"),
+    choose: (*TASKS, "--questions", "batch_size", "features, C"),
     degeneracies: (*APPENDIX, K4),
     detachment_nearby: APPENDIX,
     scale_and_weight: (*APPENDIX, K4, "--runs=2"),
@@ -159,7 +159,7 @@ def test_an_interrupted_run_goes_on_to_the_same_figures(
         (coherence, ("--n-labels", "500"), "N = 500 is too many for 1297 training rows"),
         (choose, ("--questions", "k7"), "unknown question 'k7'; valid names are default, sep"),
         (coherence, ("--settings", "k7"), "unknown setting 'k7'; valid names are paper, coher"),
-        (coherence, ("--sections", "time", "--settings", "gain=1"), "valid names are paper"),
+        (coherence, ("--sections", "time", "--settings", "default"), "valid names are paper"),
         (scale_and_weight, ("--runs", "0"), "must be 1 or more, got 0"),
         (theorems, ("--seed", "-1"), "must be 0 or more, got -1"),
         (degeneracies, ("--settings=nan,0",), "--settings: invalid weights value: 'nan,0'"),
@@ -180,7 +180,7 @@ def test_settings_are_chosen_on_other_runs_than_those_that_are_reported(finished
     learned = [(r["section"], r["name"], r["passes"]) for r in results["theta0"]]
     assert learned == [
         *(("time", "paper", 1), ("time", "both", 1), ("time", "both", 2)),
-        *(("ablation", "default", 1), ("ablation", "gain=1", 1)),
+        *(("ablation", "default", 1), ("ablation", "degeneracy_weight=0", 1)),
     ]
     assert {(r["run"], r["random_state"]) for r in results["theta0"]} == {(4, 4)}
     kept = Log(output / "scores.jsonl").records.values()
