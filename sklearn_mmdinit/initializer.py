@@ -689,10 +689,10 @@ class MMDInitializer(
 
 def _check_same_network(before: Architecture, now: Architecture) -> None:
     """Raise a ValueError if the network is not the one that a warm start goes on from."""
-    described, described_now = (dict(each.parameters) | vars(each) for each in (before, now))
+    described, described_now = ({**each.keywords, **vars(each)} for each in (before, now))
     for name, value in described_now.items():
         if value != (first := described.get(name)):
             raise ValueError(
-                f"warm_start=True goes on from the theta0 of a network whose {name} is {first}, "
-                f"and now it is {value}: keep the network, or pass warm_start=False to begin anew"
+                f"warm_start=True goes on from the theta0 of a network whose {name} is {first!r}, "
+                f"and now it is {value!r}: keep the network, or pass warm_start=False to begin anew"
             )

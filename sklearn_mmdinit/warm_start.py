@@ -18,7 +18,7 @@ from ._base.validation import shortened
 from .fine_tuning.head import can_be_fitted
 from .initializer import MMDInitializer
 from .networks.builder import fresh_theta0, module_to_train, takes_integers
-from .theta0 import Architecture, Theta0, load_theta0, set_theta0_, theta0_in
+from .theta0 import Architecture, Theta0, set_theta0_, theta0_in
 
 _VALID = (
     "None, an MMDInitializer, a Theta0 (fitted initializers and classifiers have one as theta0_) "
@@ -41,7 +41,7 @@ def source_of(warm_start_from: Any) -> Source:
     if warm_start_from is None or isinstance(warm_start_from, MMDInitializer | Theta0):
         return warm_start_from
     if isinstance(warm_start_from, os.PathLike) or str(warm_start_from).endswith(".safetensors"):
-        return load_theta0(warm_start_from)
+        return Theta0.load(warm_start_from)
     hint = ""
     if isinstance(warm_start_from, nn.Module):
         hint = ". After mmd_init_(net, X) write NetClassifier(net), which starts from its weights"

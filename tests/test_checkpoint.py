@@ -30,9 +30,8 @@ from sklearn_mmdinit import (
     MLPClassifier,
     MMDInitializer,
     OrientedGradients,
-    load_theta0,
+    Theta0,
     mmd_init_,
-    save_theta0,
 )
 from sklearn_mmdinit.theta0 import TRAINING_KEY, read_whole, write_whole
 from sklearn_mmdinit.training import checkpoint
@@ -182,7 +181,7 @@ def test_an_interrupt_ends_whatever_contains_the_training(path):
         with at_most(PASSES * STEPS - 3):
             whole.fit(X, y)
     with pytest.raises(ValueError, match="checkpoint"):
-        load_theta0(path)
+        Theta0.load(path)
 
 
 def test_an_interrupt_leaves_the_module_unchanged_and_the_same_call_goes_on(path):
@@ -327,30 +326,12 @@ def test_a_damaged_checkpoint_is_refused_and_left_alone(path):
     wrong = [data[:n] for n in (0, 7, len(data) // 2, len(data) - 1)]
     for place in rng.integers(len(data), size=60):
         wrong.append(data[:place] + bytes([data[place] ^ 1 << rng.integers(8)]) + data[place + 1 :])
-    save_theta0(path, init)
+    init.theta0_.save(path)
     for content in [*wrong, path.read_bytes(), b"{}", b"not ours"]:
         path.write_bytes(content)
         with pytest.raises(ValueError, match=r"training\.safetensors"):
             tiny(checkpoint=path, max_iter=1).fit(X)
         assert path.read_bytes() == content
-
-
-def test_a_checkpoint_of_an_earlier_version_goes_on(path):
-    """Fields had other names, or did not exist."""
-    with pytest.warns(ConvergenceWarning), interrupted_at(8):
-        tiny(checkpoint=path).fit(X)
-    arrays, texts = read_whole(path)
-    kept = json.loads(texts[TRAINING_KEY])
-    old = {"n_epochs": "n_passes", "n_planned_epochs": "n_planned"}
-    kept["state"] = {
-        old.get(name, name): value
-        for name, value in kept["state"].items()
-        if name not in ("fell_at", "steps_an_epoch")
-    }
-    write_whole(path, arrays, texts | {TRAINING_KEY: json.dumps(kept)})
-    with at_most(PASSES * STEPS - 6):
-        resumed = tiny(checkpoint=path).fit(X)
-    assert_same_training(resumed, tiny().fit(X))
 
 
 STATE = {

@@ -15,8 +15,8 @@ from torch import nn
 from nets import assert_same_arrays, assert_same_fit
 from sklearn_mmdinit import Coherence, MLPClassifier, MMDInitializer
 from sklearn_mmdinit.graph.walks import Walk
-from sklearn_mmdinit.training.config import PAPER_WEIGHTS, resolve
 from sklearn_mmdinit.losses import logit_correlation
+from sklearn_mmdinit.training.config import PAPER_WEIGHTS, resolve
 from sklearn_mmdinit.training.minibatches import PositivePairs, RowBatches
 from sklearn_mmdinit.training.schedule import planned_steps, rate_factor
 

@@ -21,7 +21,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from helpers import SAME_DRAWS, default_dtype, seeded, threads
-from image_networks import MODULES, ConvNet, flat_perceptron
+from image_networks import MODULES, ConvNet
 from module_zoo import Halved, Words, images, rows, tokens
 from nets import Conv, assert_same_arrays, assert_same_fit, digit_images, digits
 from sklearn_mmdinit import (
@@ -31,13 +31,10 @@ from sklearn_mmdinit import (
     MMDInitializer,
     MMDObjective,
     NetClassifier,
-    load_theta0,
+    Theta0,
     mmd_init_,
-    save_theta0,
 )
-from sklearn_mmdinit.networks.builder import scale_chain
-from sklearn_mmdinit.networks.info import inspect_module
-from sklearn_mmdinit.networks.passes import plain_attention, pretraining_mode_
+from sklearn_mmdinit.networks.passes import plain_attention
 
 WALKS = Coherence(n_neighbors=3, batch_size=16)
 
@@ -95,8 +92,8 @@ def test_a_perceptron_that_is_given_as_a_module_is_the_built_in_one(coherence, t
     assert by_class.history_ == built_in.history_
     instance = small(seeded(lambda: MLP(**own)), coherence=coherence).fit(X)
     for init in (built_in, by_class, instance):
-        save_theta0(tmp_path / "theta0.safetensors", init)
-        loaded = load_theta0(tmp_path / "theta0.safetensors", init.to_module())
+        init.theta0_.save(tmp_path / "theta0.safetensors")
+        loaded = Theta0.load(tmp_path / "theta0.safetensors")
         assert loaded.architecture == init.theta0_.architecture
         assert [weights.shape for weights in init.coefs_] == [(6, 5), (5, 4), (4, 3)]
 
@@ -111,7 +108,7 @@ def test_the_arguments_of_a_perceptron_say_what_passes_show(sizes, batch_norm, a
     for params in (own | {"module": None, "n_classes": 3}, {"module": fresh}):  # is inspected
         fits.append(small(**params, coherence=term).fit(X))
     assert_same_fit(*fits)
-    for name in ("n_classes", "last_layer", "chain", "digest", "input_shape"):
+    for name in ("n_classes", "last_layer", "digest", "input_shape"):
         assert len({getattr(init.theta0_.architecture, name) for init in fits}) == 1
     assert fits[0].sampler_ == fits[1].sampler_ == "gram"
 
@@ -127,7 +124,7 @@ def test_what_works_in_place_on_its_input_learns_what_others_do():
     assert found[0][2] == found[1][2]
 
 
-# Coherence and gain
+# Hooks
 
 
 @pytest.mark.parametrize("activation", ["relu", "tanh", "gelu"])
@@ -145,23 +142,6 @@ def test_hooks_see_what_each_layer_of_a_perceptron_returns(activation, X):
         assert len(seen) == len(backward) == 5
         for layer, (inputs,), out in seen:
             torch.testing.assert_close(layer.forward(inputs), out)
-
-
-def test_a_sequence_that_hands_on_a_scale_has_a_gain(X):
-    first = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.MaxPool2d(2)), nn.Flatten()
-    rest = nn.Linear(36, 8, bias=False), nn.LeakyReLU(), nn.Dropout(0.1), nn.Linear(8, 3)
-    module = nn.Sequential(*first, *rest)
-    plain, scaled = (small(module, gain=gain).fit(X) for gain in (1, 3.0))
-    assert plain.theta0_.architecture.chain == ("0.0", "2", "5")
-    with torch.no_grad():
-        logits = [init.to_module().eval()(torch.from_numpy(X)) for init in (plain, scaled)]
-    torch.testing.assert_close(*logits, rtol=1e-4, atol=1e-4)
-    own, before = scaled.theta0_.arrays, plain.theta0_.arrays
-    np.testing.assert_allclose(own["0.0.bias"], 3 * before["0.0.bias"], rtol=1e-6)
-    np.testing.assert_allclose(own["5.weight"], before["5.weight"] / 9, rtol=1e-6)
-    assert scaled.score(X) == pytest.approx(plain.score(X), rel=1e-4), "of theta0 before its gain"
-    coherent = small(module, coherence=Coherence(batch_size=20), max_iter=1).fit(X)
-    assert coherent.gain_[0] == coherent.gain_[1] != 1
 
 
 def between(*parts, first=None):
@@ -195,30 +175,6 @@ def test_a_module_that_draws_in_evaluation_mode_is_refused(draw):
             learner.fit(rows(60), np.arange(60) % 2)
     assert states[:2] == (random.getstate(), str(np.random.get_state()))  # noqa: NPY002
     assert torch.equal(torch.get_rng_state(), states[2])
-
-
-CHAINS = {
-    "perceptron": (flat_perceptron, ("1", "3", "5")),
-    "not a sequence": (ConvNet, ("conv1", "conv2", "fc1", "fc2")),
-    "batch norm": (lambda: flat_perceptron(batch_norm=True), ()),
-    "tanh": (lambda: between(nn.Tanh()), ()),
-    "tanh, and a head of zeros": (lambda: without_a_head(between(nn.Tanh())), ()),
-    "numbers of its own type": (lambda: between(Single()), ("0", "2")),
-    "a layer after the last": (lambda: between(nn.ReLU()).append(nn.LeakyReLU()), ()),
-    "frozen": (lambda: between(first=nn.Linear(6, 4).requires_grad_(False)), ()),
-}
-
-
-@pytest.mark.parametrize("name", CHAINS)
-def test_where_a_scale_is_handed_on(name):
-    make, expected = CHAINS[name]
-    module = seeded(make)
-    pretraining_mode_(module)
-    before = state_of(module)
-    takes_rows = {tuple(p.shape) for p in module.parameters()} & {(4, 6), (2, 6)}
-    examples = torch.from_numpy(rows() if takes_rows else images())
-    assert scale_chain(module, inspect_module(module, examples), examples) == expected
-    assert_same_state(module, before)
 
 
 def test_learning_is_the_cpu_s_whatever_the_default_device_is():
@@ -639,9 +595,9 @@ def net():
     return seeded(lambda: ConvNet(2, 3, batch_norm=True))
 
 
-def test_without_gain_a_second_call_begins_at_the_weights_of_the_first(X):
+def test_a_second_call_begins_at_the_weights_of_the_first(X):
     module = nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, 2))
-    given = SMALL | {"coherence": Coherence(batch_size=32), "gain": 1.0}
+    given = SMALL | {"coherence": Coherence(batch_size=32)}
     mmd_init_(module, X, **given)
     before = [parameter.detach().clone() for parameter in module.parameters()]
     mmd_init_(module, X, **(given | {"max_iter": 0}))

@@ -16,7 +16,7 @@ from sklearn.semi_supervised import LabelSpreading
 
 import sklearn_mmdinit
 from docs import links
-from sklearn_mmdinit import MLPClassifier, MMDInitializer, load_theta0, mmd_init_
+from sklearn_mmdinit import MLPClassifier, MMDInitializer, Theta0, mmd_init_
 from test_public_api import OBJECTS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -105,7 +105,7 @@ def test_the_first_examples_reach_the_accuracies_they_state(capsys, monkeypatch)
     started, fresh, *_ = numbers(capsys)
     assert started == accuracy
     assert fresh == pytest.approx(0.61, abs=0.01)
-    theta0 = load_theta0("digits.safetensors")
+    theta0 = Theta0.load("digits.safetensors")
     assert left["again"].theta0_.architecture == theta0.architecture
 
 
@@ -128,7 +128,7 @@ def test_own_networks_beat_fresh_weights(capsys, monkeypatch):
     assert few_steps < fresh - 0.05 < fresh + 0.05 < many_steps
     assert in_a_loop > 0.82  # from fresh weights 0.75 to 0.78
     assert as_an_estimator > 0.87  # from fresh weights 0.82 to 0.86
-    kept = load_theta0("theta0.safetensors").arrays["0.weight"]
+    kept = Theta0.load("theta0.safetensors").arrays["0.weight"]
     assert kept.shape == (16, 1, 3, 3)
     for net in (left["by_module"], left["by_file"]):
         net.set_params(max_epochs=0).fit(left["rows"], left["y"])

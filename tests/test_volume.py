@@ -17,9 +17,8 @@ from sklearn_mmdinit import (
     Coherence,
     MLPClassifier,
     MMDInitializer,
-    load_theta0,
+    Theta0,
     mmd_init_,
-    save_theta0,
 )
 
 MIB = 2**20
@@ -75,14 +74,14 @@ def mutated(data, rng):
 @pytest.mark.parametrize("n", [200, pytest.param(10_000, marks=pytest.mark.long)])
 def test_a_changed_file_is_refused_or_loads_the_same(n, kind, tmp_path):
     path, rng = tmp_path / "a.safetensors", np.random.default_rng(n)
-    save_theta0(path, NETWORKS[kind](gain=1.0).fit(X))
-    data, whole = path.read_bytes(), load_theta0(path)
+    NETWORKS[kind]().fit(X).theta0_.save(path)
+    data, whole = path.read_bytes(), Theta0.load(path)
     expected, refusals = pickle.dumps(whole), []
     with Peak() as peak:
         for _ in range(n):
             path.write_bytes(mutated(data, rng))
             try:
-                found = load_theta0(path)
+                found = Theta0.load(path)
             except ValueError as error:
                 refusals.append(str(error))
             else:

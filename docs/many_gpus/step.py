@@ -5,7 +5,7 @@ from sklearn.datasets import load_digits
 from torch import nn
 from torch.nn.functional import affine_grid, grid_sample
 
-from sklearn_mmdinit import MMDInitializer, MMDObjective, NetClassifier, save_theta0
+from sklearn_mmdinit import MMDInitializer, MMDObjective, NetClassifier
 from sklearn_mmdinit.losses import coherence
 
 X, y = load_digits(return_X_y=True)
@@ -45,7 +45,7 @@ class Step(nn.Module):
 def hand_on(net):
     """Write theta0 to a file, and fine-tune a classifier from it on fifty labels."""
     at_theta0 = MMDInitializer(module=net.cpu(), max_iter=0).fit(IMAGES)
-    save_theta0("theta0.safetensors", at_theta0)
+    at_theta0.theta0_.save("theta0.safetensors")
     for start in ("theta0.safetensors", None):
         clf = NetClassifier(
             new_net(), warm_start_from=start, max_iter=100, validation_split=None, random_state=0

@@ -94,8 +94,7 @@ class MLP(nn.Module):
             n_features, hidden_layer_sizes, n_classes, activation, batch_norm
         )
         check_argument("init", init, one_of(INITS))
-        # Theta0 describes the module by these.
-        self.keywords = keywords | {"init": str(init)}
+        self.keywords = keywords  # theta0 describes the module by these
         hidden_layer_sizes = keywords["hidden_layer_sizes"]
         widths = (n_features, *hidden_layer_sizes, n_classes)
         # Training holds each weight, its gradient and two moments of Adam.

@@ -14,7 +14,7 @@ from torch import nn
 from .._base.environment import array_of
 from .._base.mlp import MLP
 from .._base.module_factory import ModuleFactory
-from .._base.validation import repr_without_address, warn_user
+from .._base.validation import warn_user
 from ..theta0 import Architecture, Theta0, arrays_of, digest_of, put_arrays_, qualified_name
 from . import EMBEDDINGS, Tap
 from .info import (
@@ -191,7 +191,7 @@ def fresh_theta0(factory: ModuleFactory, module: nn.Module, input_shape: tuple[i
     arrays = arrays_of(module)
     architecture = Architecture(
         module=qualified_name(module),
-        parameters=tuple((name, repr_without_address(value)) for name, value in keywords.items()),
+        keywords=dict(keywords),
         input_shape=input_shape,
         n_classes=0,
         digest=digest_of({name: array.shape for name, array in arrays.items()}),

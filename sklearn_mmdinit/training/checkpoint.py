@@ -25,16 +25,8 @@ from ..theta0 import (
 from .state import State
 
 _VERSION_KEY = "sklearn_mmdinit.version"  # of the package that wrote the file
-_BEFORE_THE_KEY = "0.1.0.dev"  # development versions wrote files without that key
 _ARRAY = "sklearn_mmdinit.array"  # marks the name of an array in JSON
 _SECONDS_BETWEEN_WRITES = 60.0  # at least
-
-# Old names of fields, in files of development versions before 0.1.0.
-_RENAMED = {
-    "n_passes": "n_epochs",
-    "steps_in_pass": "steps_in_epoch",
-    "n_planned": "n_planned_epochs",
-}
 
 # Fields of a state that are floats.
 _FLOATS = ("first_loss", "best_loss", "steps_an_epoch")
@@ -98,7 +90,7 @@ class Checkpointer:
             raise ValueError(f"checkpoint {path} cannot be read: {error}; {remedy}") from error
         if TRAINING_KEY not in texts:
             raise ValueError(f"checkpoint {path} is not a checkpoint file; {remedy}")
-        version, state = shortened(texts.get(_VERSION_KEY, _BEFORE_THE_KEY)), None
+        version, state = shortened(texts[_VERSION_KEY]), None
         try:
             kept = json.loads(
                 texts[TRAINING_KEY], object_hook=lambda d: arrays[d[_ARRAY]] if _ARRAY in d else d
@@ -123,9 +115,6 @@ class Checkpointer:
     def _differences(self, there: dict[str, str]) -> str:
         """How the settings in a file differ from those here; "" where they do not."""
         here = self.settings
-        if "random_state" in there:  # development versions wrote "one that begins with SEED" there
-            seed = there.pop("random_state").removeprefix("one that begins with ")
-            there["seed of random_state"] = seed
         names = sorted(n for n in {**here, **there} if here.get(n) != there.get(n))
         texts = ((n, shortened(str(here.get(n))), shortened(str(there.get(n)))) for n in names)
         return "; ".join(f"{shortened(n)} is {a} here and {b} in the file" for n, a, b in texts)
@@ -138,8 +127,7 @@ def _version() -> str:
 
 def _state_of(kept: Mapping[str, Any], fresh: State, term_names: tuple[str, ...]) -> State:
     """The state in a file; raises one of PARSE_ERRORS if it does not fit this training."""
-    fields = {_RENAMED.get(name, name): value for name, value in kept.items()}
-    arrays = fresh.current.arrays
+    fields, arrays = dict(kept), fresh.current.arrays
     for name in ("current", "best"):
         if fields[name] is not None or name == "current":
             fields[name] = replace(fresh.current, arrays=fields[name])

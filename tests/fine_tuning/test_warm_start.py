@@ -19,7 +19,6 @@ from sklearn_mmdinit import (
     MLPClassifier,
     MMDInitializer,
     NetClassifier,
-    save_theta0,
 )
 
 
@@ -75,7 +74,7 @@ def checked_start(clf):
 
 
 def as_file(initializer, folder):
-    save_theta0(folder / "theta0.safetensors", initializer)
+    initializer.theta0_.save(folder / "theta0.safetensors")
     return folder / "theta0.safetensors"
 
 
