@@ -37,7 +37,6 @@ from .coherence import (
 from .fine_tuning import labels
 from .losses import logit_correlation
 from .networks.builder import NetworkBuilder
-from .networks.info import SAMPLERS
 from .theta0 import Architecture, Theta0, checked_path
 from .training import Config, resolve
 from .training.checkpoint import Checkpointer
@@ -53,7 +52,7 @@ __all__ = ["MMDInitializer"]
 OUTPUTS = ("passthrough", "hidden")
 
 # Parameters of the network, which partial_fit may not change.
-_OF_THE_NETWORK = (*factories.OF_A_PERCEPTRON, "n_classes", "module", "hidden_layer", "sampler")
+_OF_THE_NETWORK = (*factories.OF_A_PERCEPTRON, "n_classes", "module")
 PAPER_WEIGHTS = ("uniformity_weight", "degeneracy_weight", "detachment_weight")
 
 # Number of the first step of `score`, so large that `score` never uses a draw of the training.
@@ -201,16 +200,12 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         copied, and training starts at its weights. A class is called with the ``module__<name>``
         parameters. If it has an argument ``n_classes``, it gets the number of classes. If it has an
         argument ``n_features`` without a default, it gets the number of values of an example. X may
-        have any shape that the network takes. The network is converted to single precision, unless
-        its ``forward`` casts X to a type of its own. Parameters that require no gradient do not
-        change. To freeze the statistics of a normalization layer, put the layer in evaluation mode
-        and leave the module in training mode. With a module, parameters that describe a perceptron
-        must keep their defaults.
-    activation : {"relu", "tanh", "gelu"}, default="relu"
-        Non-linearity of the hidden layers.
-    batch_norm : bool, default=False
-        Batch normalization before each activation. Each perturbed network uses the mean and
-        variance of its own activations. Scale and shift are learned but not perturbed.
+        have any shape that the network takes. The network is converted to single precision.
+        Parameters that require no gradient do not change. To freeze the statistics of a
+        normalization layer, put the layer in evaluation mode and leave the module in training mode.
+        With a module, parameters that describe a perceptron must keep their defaults.
+    activation : str, default="relu"
+        Activation of the hidden layers, as :class:`MLP` takes it.
     output : {"passthrough", "hidden"}, default="passthrough"
         What ``transform`` returns: X itself, which carries theta0, or the last hidden activations.
     device : str, default="auto"
@@ -268,15 +263,6 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
     detachment_weight : float, default=1.0
         The paper's xi, the weight of L_iod against input-output detachment. With 0 it is not
         computed.
-    sampler : {"auto", "gram", "functional"}, default="auto"
-        How perturbed networks are drawn, all by the same law. "gram" draws the outputs of layers
-        and serves a perceptron and an nn.Sequential of nn.Linear and elementwise layers.
-        "functional" draws the parameters and serves any module: by :func:`torch.func.vmap`, or one
-        network after the other where vmap fails, with a warning because it is slow. "auto" takes
-        "gram" where it serves.
-    hidden_layer : str, default=None
-        Name of the linear layer of the module whose inputs are the last hidden activations, for
-        `coherence` and `output`. None: the layer that returns the logits.
     **module__params : dict
         ``module__<name>``: arguments of the class in `module`.
 
@@ -349,7 +335,6 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         "max_iter": [checks.integers(0), checks.AUTO],
         "activation": [checks.one_of(ACTIVATIONS)],
         "init": [checks.one_of(INITS)],
-        "batch_norm": ["boolean"],
         "output": [checks.one_of(OUTPUTS)],
         "warm_start": ["boolean"],
         "verbose": [Integral, checks.AUTO],
@@ -362,7 +347,6 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         "uniformity_weight": [checks.numbers(0)],
         "degeneracy_weight": [checks.numbers(0)],
         "detachment_weight": [checks.numbers(0)],
-        "sampler": [checks.one_of(SAMPLERS)],
     }
     _state: State
     _n_classes_is_known: bool  # from labels, a parameter or the module
@@ -379,7 +363,6 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         random_state: Any = None,
         module: Any = None,
         activation: str = "relu",
-        batch_norm: bool = False,
         output: str = "passthrough",
         device: str = "auto",
         verbose: Any = "auto",
@@ -395,8 +378,6 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         uniformity_weight: float = 1.0,
         degeneracy_weight: float = 0.4,
         detachment_weight: float = 1.0,
-        sampler: str = "auto",
-        hidden_layer: str | None = None,
         **module__params: Any,
     ) -> None:
         self.hidden_layer_sizes = hidden_layer_sizes
@@ -406,7 +387,6 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         self.random_state = random_state
         self.module = module
         self.activation = activation
-        self.batch_norm = batch_norm
         self.output = output
         self.device = device
         self.verbose = verbose
@@ -422,8 +402,6 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         self.uniformity_weight = uniformity_weight
         self.degeneracy_weight = degeneracy_weight
         self.detachment_weight = detachment_weight
-        self.sampler = sampler
-        self.hidden_layer = hidden_layer
         self._set_keywords(module__params)
 
     def set_params(self, **params: Any) -> Self:
@@ -462,8 +440,6 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         """Raise an error that names the first parameter that is not valid."""
         checks.check_parameters(self)
         checks.check_widths(self.hidden_layer_sizes)
-        if self.batch_norm and self.batch_size < 2:
-            raise ValueError("batch_norm=True needs a batch_size of at least 2, got 1")
         torch_device(self.device)
         if self.checkpoint is not None:
             checked_path(self.checkpoint, "checkpoint")
@@ -484,12 +460,6 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
                 "loss; raise one of them, or pass coherence='auto'"
             )
         factories.check_module(self.module, factories.keywords_of(vars(self)))
-        if self.module is None and self.hidden_layer is not None:
-            name = f"hidden_layer={self.hidden_layer!r}"
-            raise ValueError(
-                f"{name} names a layer of module, but module is None; pass a module, or leave "
-                "hidden_layer out"
-            )
         defaults = inspect.signature(type(self).__init__).parameters
         for name in factories.OF_A_PERCEPTRON if self.module is not None else ():
             value = getattr(self, name)
@@ -695,9 +665,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         factory = factories.factory_of_initializer(
             vars(self), self.n_features_in_, seed_of(seed, Purpose.WEIGHTS), of_labels
         )
-        self._builder, theta0 = NetworkBuilder.of(
-            factory.snapshot(), X, self.sampler, self.hidden_layer
-        )
+        self._builder, theta0 = NetworkBuilder.of(factory.snapshot(), X)
         if not self._builder.takes_integers:
             checks.warn_if_unscaled(X, getattr(self, "feature_names_in_", None))
         self._moments = None if self._builder.takes_integers else RowMoments().with_rows(X)
@@ -712,7 +680,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
             warn_if_another_scale(X, learned.row_mean, learned.row_spread)
             theta0 = learned.without_gain()
         if coherence is not None or self.output == "hidden":
-            self._builder.hidden(theta0, X[:2], "cpu")  # raises without a last linear layer
+            self._builder.known_last_layer()  # raises without a last linear layer
         config = self._config(n_rows, coherence)
         return config, State(seed, theta0, n_planned_epochs=max(config.max_iter, 1))
 
@@ -748,8 +716,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         """Settings by the parameters as they are now; an error if the network cannot have them."""
         _check_gain(self.gain, self._builder.architecture.chain)
         n_classes, is_known = self._builder.info.n_classes, self._n_classes_is_known
-        parameters = vars(self) | {"sampler": self._builder.info.sampler}
-        return resolve(parameters, coherence, n_rows, n_classes, is_known)
+        return resolve(vars(self), coherence, n_rows, n_classes, is_known)
 
     def _prepare(
         self, X: np.ndarray, coherence: Coherence | None, config: Config, seed: int

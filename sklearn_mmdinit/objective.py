@@ -17,7 +17,7 @@ from ._base.validation import POSITIVE, check_argument, integers, numbers, one_o
 from .losses import degeneracy, detachment, uniformity
 from .networks.gram import gram_layers
 from .networks.info import SAMPLERS, ModuleInfo, inspect_module, perturbed_logits
-from .networks.passes import StatisticsOfCalls, jacobian_norms, update_running_statistics
+from .networks.passes import jacobian_norms, update_running_statistics
 
 __all__ = ["MMDObjective", "MMDTerms"]
 
@@ -95,11 +95,10 @@ class MMDObjective(nn.Module):
 
     Notes
     -----
-    The first call with a module runs a few forward passes to inspect it, which do not change it.
-    Each call updates running statistics of normalizations from the mini-batch. If the
-    module has batch normalization, give each call at least 32 rows: with fewer, the gradient of
-    L_iod is mostly noise. :func:`mmd_init_` and :class:`MMDInitializer` with a coherence take the
-    mean and variance for L_iod from all rows of the mini-batch.
+    The first call with a module inspects a copy of it by a few forward passes. Each call updates
+    running statistics of normalizations from the mini-batch. If the module has batch
+    normalization, give each call at least 32 rows: with fewer, the gradient of L_iod is mostly
+    noise.
 
     The module keeps its mode, device and precision. In training mode dropout is on;
     :func:`mmd_init_` switches it off.
@@ -249,17 +248,9 @@ class MMDObjective(nn.Module):
 
 
 def paper_terms(
-    settings: Any,
-    module: nn.Module,
-    info: ModuleInfo,
-    X: torch.Tensor,
-    random: StepRandom,
-    statistics: StatisticsOfCalls | None = None,
+    settings: Any, module: nn.Module, info: ModuleInfo, X: torch.Tensor, random: StepRandom
 ) -> MMDTerms:
-    """The terms of an inspected module on X (B, ...); `settings` is an MMDObjective or a Config.
-
-    Batch normalization uses `statistics` in L_iod. If None, a pass of X computes them first.
-    """
+    """The terms of an inspected module on X (B, ...); `settings` is an MMDObjective or a Config."""
     K, d = settings.n_perturbations, info.n_classes
     U = random.simplex(K, d)  # (M, d), M = K
     logits = perturbed_logits(module, info, X, K, settings.perturbation_scale, random)
@@ -267,10 +258,9 @@ def paper_terms(
     L_uni = uniformity(P, U, closed_form=settings.closed_form)
     L_sd, L_iod = degeneracy(P), None
     total = settings.uniformity_weight * L_uni + settings.degeneracy_weight * L_sd
-    if statistics is None:
-        with torch.set_grad_enabled(torch.is_grad_enabled() and bool(settings.detachment_weight)):
-            statistics = update_running_statistics(module, X)
+    with torch.set_grad_enabled(torch.is_grad_enabled() and bool(settings.detachment_weight)):
+        statistics = update_running_statistics(module, X)
     if settings.detachment_weight:
-        L_iod = detachment(jacobian_norms(module, X, d, info.taps, statistics))
+        L_iod = detachment(jacobian_norms(module, X, d, statistics))
         total = total + settings.detachment_weight * L_iod
     return MMDTerms(total, L_uni, L_sd, L_iod)

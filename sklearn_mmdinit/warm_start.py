@@ -304,7 +304,7 @@ def start_from(
     Raises an error if the source, the module and rows X do not fit together. A theta0 for another
     number of classes gets a fresh last layer, with a warning.
     """
-    factory, module, fresh = module_to_train(factory, X)
+    module, fresh = module_to_train(factory, X)
     architecture = fresh.architecture
     if (n_logits := architecture.n_classes) != n_classes:
         name = architecture.module

@@ -185,18 +185,6 @@ def test_a_skip_connection_is_no_part_of_theta0(function, learned, X):
     np.testing.assert_array_equal(function(clf, X, random_state=0), alone)
 
 
-@each
-def test_batch_normalisation_looks_at_the_mini_batch(function, X):
-    # By functional, whose draws of the weights do not depend on the inputs.
-    init = fitted(X, batch_norm=True, sampler="functional")
-    found = function(init, X, random_state=0)
-    # Its own statistics, not the running ones, take out any shift and scale of the inputs.
-    np.testing.assert_allclose(function(init, 5 * X - 3, random_state=0), found, atol=1e-3)
-    assert not dead_neuron_ratio(init, X - 1000, n_batches=4, random_state=0).any()
-    with pytest.raises(ValueError, match=r"at least 2 rows.*batch_size=1"):
-        dead_neuron_ratio(init, X, batch_size=1)
-
-
 def test_rows_are_checked_as_the_initializer_s_are(X, random_network):
     frame = pd.DataFrame(X, columns=["a", "b", "c"])
     init = fitted(frame)

@@ -5,6 +5,7 @@ from contextlib import nullcontext
 import pytest
 import torch
 
+from helpers import Unknown, normalized_mlp
 from nets import Conv, digit_images
 from sklearn_mmdinit import Coherence, MMDInitializer
 from sklearn_mmdinit._base.random_streams import StepRandom
@@ -28,8 +29,12 @@ class NoValues(StepRandom):  # draws that have a shape alone
 
 VARIANTS = {
     "gelu": {"activation": "gelu", "init": "he"},
-    "tanh, functional": {"activation": "tanh", "sampler": "functional"},
-    "batch norm": {"batch_norm": True, "n_classes": 3},
+    "tanh, functional": {
+        "module": Unknown,
+        "module__hidden_layer_sizes": (12, 8),
+        "module__activation": "tanh",
+    },
+    "batch norm": {"module": normalized_mlp(64, 12, 8, 3)},
     "no hidden layer": {"hidden_layer_sizes": ()},
     "module": {"module": Conv, "module__width": 4},
     "coherence": {"coherence": Coherence()},

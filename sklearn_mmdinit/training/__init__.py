@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._base.validation import check_fits_in_memory, is_auto
-from ..networks.passes import ROWS_OF_JACOBIANS
 
 # Values of "auto": the paper's, and for coherence those found by benchmarks/coherence.py. That
 # benchmark uses other tasks than the report.
@@ -40,7 +39,6 @@ class Config:
     window: int  # steps over which the loss is averaged
     n_perturbations: int = 2  # the paper's K, and its M
     perturbation_scale: float = 0.0  # the paper's s
-    sampler: str = "gram"  # or "functional"
     # The paper's weights of its three terms: 1, lambda and xi.
     uniformity_weight: float = 0.0
     degeneracy_weight: float = 0.0
@@ -125,7 +123,6 @@ def resolve(
         window=int(parameters["window"]),
         n_perturbations=int(chosen["n_perturbations"]),
         perturbation_scale=float(parameters["perturbation_scale"]),
-        sampler=parameters["sampler"],
         uniformity_weight=float(parameters["uniformity_weight"]),
         degeneracy_weight=float(parameters["degeneracy_weight"]),
         detachment_weight=float(parameters["detachment_weight"]),
@@ -139,7 +136,6 @@ def resolve(
     what = f"n_perturbations={config.n_perturbations} with {n_classes=}"
     check_fits_in_memory(3 * config.rows_in_flight * n_classes, what)
     if config.detachment_weight:
-        n_jacobians = min(config.batch_size, ROWS_OF_JACOBIANS)
         what = f"the detachment term of {n_classes} classes (detachment_weight=0 leaves it out)"
-        check_fits_in_memory(7 * n_jacobians * n_classes**2, what)
+        check_fits_in_memory(7 * config.batch_size * n_classes**2, what)
     return config

@@ -19,12 +19,7 @@ from ..losses import coherence
 from ..networks.builder import NetworkBuilder
 from ..networks.gram import gram_layers
 from ..networks.info import ModuleInfo
-from ..networks.passes import (
-    StatisticsOfCalls,
-    explained_single_row,
-    hidden_activations,
-    noted_statistics,
-)
+from ..networks.passes import explained_single_row, hidden_activations, isolated
 from ..objective import paper_terms
 from ..theta0 import Theta0
 from . import Config
@@ -49,22 +44,15 @@ def loss_terms(
     """
     if config.coherence is None:
         return _stacked(paper_terms(config, network, info, X, random))
-    of_all_rows: AbstractContextManager[StatisticsOfCalls]
-    of_all_rows = noted_statistics(network) if config.detachment_weight else nullcontext({})
-    with of_all_rows as statistics:
-        H = hidden_activations(network, X, info.last_layer)
+    H = hidden_activations(network, X, info.last_layer)
     L_coh = coherence(H, info.n_biases, config.coherence.separation)
     weighted = config.coherence.weight * L_coh
     if not config.has_paper_terms:
         return torch.stack((weighted, L_coh))
     # Coherence uses all rows. The paper's terms use the first `batch_size` of the first inputs.
-    # L_iod uses the mean and variance of all rows, because those of a few rows would make its
-    # gradient very noisy. If a batch norm is called more than once, the few rows may call it in
-    # another order: then they have their own.
     rows = X[: min(config.batch_size, len(X) // 2)]
-    is_called_once = all(len(calls) == 1 for calls in statistics.values())
-    given = statistics if is_called_once else None
-    total, *terms = _stacked(paper_terms(config, network, info, rows, random, given))
+    with isolated(network):  # running statistics are those of all rows
+        total, *terms = _stacked(paper_terms(config, network, info, rows, random))
     return torch.stack((total + weighted, *terms, L_coh))
 
 
