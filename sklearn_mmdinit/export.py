@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from sklearn.neural_network import MLPClassifier
-from torch.nn.utils.fusion import fuse_linear_bn_eval
 
 from .theta0 import Theta0
 
@@ -17,16 +16,10 @@ _ACTIVATIONS = ("relu", "tanh")
 
 
 def folded_layers(theta0: Theta0) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Weights (n_in, n_out) and biases (n_out,) of each layer, with batch normalization folded in.
-
-    In float64, where the float32 of theta0 is exact.
-    """
+    """Weights (n_in, n_out) and biases (n_out,) of each layer in float64."""
     module: Any = theta0.to_module().double().eval()
-    linears = [*module.linears]
-    for layer, norm in enumerate(module.norms):
-        linears[layer] = fuse_linear_bn_eval(linears[layer], norm)
-    weights = [linear.weight.detach().numpy().T for linear in linears]
-    return weights, [linear.bias.detach().numpy() for linear in linears]
+    weights = [linear.weight.detach().numpy().T for linear in module.linears]
+    return weights, [linear.bias.detach().numpy() for linear in module.linears]
 
 
 def sklearn_mlp(

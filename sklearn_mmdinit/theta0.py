@@ -110,21 +110,18 @@ class Architecture:
         hidden_layer_sizes: Sequence[int],
         n_classes: int,
         activation: str = "relu",
-        batch_norm: bool = False,
     ) -> Architecture:
         """The description of an :class:`MLP`.
 
         Parameters
         ----------
-        n_features, hidden_layer_sizes, n_classes, activation, batch_norm
+        n_features, hidden_layer_sizes, n_classes, activation
             As :class:`MLP` takes them.
         """
-        keywords = checked_structure(
-            n_features, hidden_layer_sizes, n_classes, activation, batch_norm
-        )
+        keywords = checked_structure(n_features, hidden_layer_sizes, n_classes, activation)
         module = mlp_without_weights(keywords)
         layers = tuple(f"linears.{layer}" for layer in range(len(module.linears)))
-        has_gain = activation == "relu" and not batch_norm and len(layers) > 1
+        has_gain = activation == "relu" and len(layers) > 1
         return cls(
             _MLP_NAME,
             tuple((name, repr(value)) for name, value in keywords.items()),
@@ -152,7 +149,7 @@ class Architecture:
             raise AttributeError(f"only a multi-layer perceptron has keywords, not {self.module}")
         keywords = {name: ast.literal_eval(value) for name, value in self.parameters}
         keywords.pop("init", None)  # the weights are in the arrays
-        return {"activation": "relu", "batch_norm": False} | keywords
+        return {"activation": "relu"} | keywords
 
     def to_json(self) -> str:
         """The description as a JSON object, the inverse of :meth:`from_json`."""
@@ -567,10 +564,6 @@ def load_theta0(path: str | os.PathLike[str], module: nn.Module | None = None) -
         if text is None:
             raise ValueError(f"the metadata lacks {_KEY!r}; it has {sorted(metadata)}")
         architecture = Architecture.from_json(text)
-        if _KEY not in metadata:  # files with _OLD_KEY have no counters
-            n_norms = len(mlp_without_weights(architecture.keywords).norms)
-            for layer in range(n_norms):
-                arrays.setdefault(f"norms.{layer}.{_COUNTER}", np.zeros((), np.int64))
         gain = tuple(float(factor) for factor in json.loads(metadata.get(_GAIN_KEY, "[]")))
         of_rows = {name: arrays.pop(key, None) for name, key in _ROW_KEYS.items()}
         theta0 = Theta0(architecture, arrays, gain, **of_rows)

@@ -183,15 +183,13 @@ table(
     ("n_classes n_perturbations", (HUGE,), ValueError),
     ("n_classes", (10**7,), ValueError, "10000000"),
     ("hidden_layer_sizes", ((),), ValueError, {"coherence": "auto"}),
-    ("activation init sampler output device batch_norm", NOT_CHOICES, ValueError),
-    ("batch_size", (1,), ValueError, "batch_size.*1", {"batch_norm": True}),
+    ("activation init output device", NOT_CHOICES, ValueError),
     ("coherence", (3, "x", [1]), EITHER),
     ("verbose", ("loud", None), TypeError, "verbose"),
     ("random_state", ("seed",), ValueError, "seed"),
     ("checkpoint", (3,), TypeError),
     ("checkpoint", ("training.pt",), ValueError),
     ("random_state", (None,), ValueError, {"checkpoint": "x.safetensors"}),
-    ("hidden_layer", ("fc",), ValueError),
 )
 
 CHANGES = (
@@ -473,7 +471,6 @@ for call in (mm.MLP, mm.Architecture.of_perceptron):
         ("hidden_layer_sizes", ((0,), "ab"), ValueError),
         ("n_classes", (-2,), ValueError),
         ("activation", ("foo",), ValueError),
-        ("batch_norm", ("x",), ValueError),
         **{"n_features": 4, "hidden_layer_sizes": (3,), "n_classes": 2},
     )
 ARRAYS = (

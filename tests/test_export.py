@@ -29,12 +29,12 @@ def small(**params):
 
 
 @pytest.mark.parametrize(
-    ("n_classes", "activation", "batch_norm", "hidden"),
-    [(2, "relu", False, ()), (3, "tanh", True, (8,)), (10, "relu", True, (8, 6))],
+    ("n_classes", "activation", "hidden"),
+    [(2, "relu", ()), (3, "tanh", (8,)), (10, "relu", (8, 6))],
 )
-def test_probabilities_are_equal(n_classes, activation, batch_norm, hidden, X):
+def test_probabilities_are_equal(n_classes, activation, hidden, X):
     y = labels(n_classes, str)
-    clf = small(hidden_layer_sizes=hidden, activation=activation, batch_norm=batch_norm).fit(X, y)
+    clf = small(hidden_layer_sizes=hidden, activation=activation).fit(X, y)
     theirs = clf.to_sklearn()
     assert type(theirs) is Theirs
     np.testing.assert_allclose(theirs.predict_proba(X), clf.predict_proba(X), atol=1e-6)

@@ -216,7 +216,7 @@ def stacked():
 
 UNDER_AUTOCAST = {
     "fit": lambda X, y: initializer().fit(X).coefs_[0],
-    "partial_fit": lambda X, y: initializer(batch_norm=True).partial_fit(X).coefs_[0],
+    "partial_fit": lambda X, y: initializer().partial_fit(X).coefs_[0],
     "coherence": lambda X, y: initializer(coherence=AT_EDGES).fit(X).coefs_[0],
     "score": lambda X, y: initializer().fit(X).score(X),
     "transform": lambda X, y: initializer(output="hidden").fit_transform(X),

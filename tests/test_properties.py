@@ -37,7 +37,6 @@ PARAMETERS = {
 OF_A_PERCEPTRON = {
     "hidden_layer_sizes": mostly(st.lists(st.integers(1, 5), max_size=3), 0, "x", (10**9, 10**9)),
     "activation": mostly(st.sampled_from(["relu", "tanh", "gelu"]), "x", 3),
-    "batch_norm": st.booleans(),
     "init": mostly(st.sampled_from(["xavier", "he"]), "x"),
 }
 OF_MMD = {
@@ -45,7 +44,6 @@ OF_MMD = {
     "perturbation_scale": NUMBERS,
     "uniformity_weight": NUMBERS,
     "detachment_weight": NUMBERS,
-    "sampler": mostly(st.sampled_from(["auto", "gram", "functional"]), "x"),
     "gain": mostly(st.sampled_from(["auto", 1.0, 2.0]), 0, -1, float("nan"), True, (1, 2)),
     "output": mostly(st.sampled_from(["passthrough", "hidden"]), "x"),
 }

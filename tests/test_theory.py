@@ -59,7 +59,7 @@ def test_tail_bound_knows_no_units(form):
 
 
 def test_perturbation_std_follows_the_fan_in_of_weights_and_the_fan_out_of_biases():
-    architecture = Architecture.of_perceptron(8, (2,), 3, batch_norm=True)
+    architecture = Architecture.of_perceptron(8, (2,), 3)
     std = perturbation_std(architecture, perturbation_scale=2.0)
     expected = [2 / math.sqrt(8)] * 16 + [2 / math.sqrt(2)] * 2  # first layer
     expected += [2 / math.sqrt(2)] * 6 + [2 / math.sqrt(3)] * 3  # logits

@@ -32,9 +32,9 @@ from sklearn_mmdinit.warm_start import Theta0Array, attach_theta0, attached_thet
 DATA = Path(__file__).parent / "data"
 
 
-def perceptron(sizes=(5, 4), activation="relu", batch_norm=False, n_features=3, n_classes=2):
+def perceptron(sizes=(5, 4), activation="relu", n_features=3, n_classes=2):
     """A theta0 of random arrays."""
-    shape = n_features, sizes, n_classes, activation, batch_norm
+    shape = n_features, sizes, n_classes, activation
     architecture, rng = Architecture.of_perceptron(*shape), np.random.default_rng(0)
     arrays = {
         name: rng.uniform(-1, 1, array.shape) if array.ndim else array.numpy()
@@ -171,7 +171,7 @@ def test_round_trip_is_exact(theta0, of_module, path):
     for own in (
         theta0,
         Theta0(theta0.architecture, turned, (2.0, 3.5)),
-        perceptron(batch_norm=True, activation="tanh"),
+        perceptron(activation="tanh"),
         perceptron(n_features=np.int64(3), n_classes=np.int64(2)),
         of_module.theta0_,
     ):
@@ -192,7 +192,7 @@ def test_a_file_is_replaced_whole_or_not_at_all(theta0, path, monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(os, name, fail)
             with pytest.raises(OSError, match="disk full"):
-                save_theta0(path, perceptron(batch_norm=True))
+                save_theta0(path, perceptron((6,)))
         assert path.read_bytes() == before
         assert os.listdir(path.parent) == [path.name], "nothing half-written is left"
 
@@ -258,10 +258,10 @@ def test_a_module_of_its_kind_starts_there(of_module, path):
     for name, value in module.state_dict().items():
         np.testing.assert_array_equal(value.numpy(), theta0.arrays[name], err_msg=name)
     assert not module.training
-    save_theta0(path, perceptron(batch_norm=True))
+    save_theta0(path, perceptron((6,)))
     with pytest.raises(ValueError, match="activation='relu', not 'tanh'"):
-        load_theta0(path, MLP(3, (5, 4), 2, batch_norm=True, activation="tanh"))
-    module = MLP(3, (5, 4), 2, batch_norm=True)
+        load_theta0(path, MLP(3, (6,), 2, activation="tanh"))
+    module = MLP(3, (6,), 2)
     theta0 = load_theta0(path, module)
     np.testing.assert_array_equal(module.linears[0].weight.detach(), theta0.coefs[0].T)
 
@@ -291,18 +291,6 @@ def test_another_one_is_refused_by_name_and_unchanged(make, words, of_module, pa
 
 
 ROWS = torch.tensor([[0.5, -1.0, 2.0], [-0.25, 0.75, 0.0]])
-
-
-def test_a_perceptron_in_an_old_file():
-    theta0 = load_theta0(DATA / "perceptron_0_1.safetensors")
-    assert theta0.architecture == Architecture.of_perceptron(3, (4, 3), 2, "tanh", True)
-    assert theta0.gain == ()
-    first = [0.654799222946167, 0.034705329686403275, -0.7932795882225037, -0.6706588864326477]
-    np.testing.assert_array_equal(theta0.coefs[0][0], np.float32(first))
-    assert theta0.arrays["norms.1.running_var"].shape == (3,)
-    logits = theta0.to_module().eval()(ROWS).detach()
-    expected = [[-0.66817731, -0.72220087], [0.46297348, 0.62220055]]
-    np.testing.assert_allclose(logits, expected, rtol=1e-5)
 
 
 def test_a_module_in_an_old_file():

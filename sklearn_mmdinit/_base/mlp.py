@@ -12,8 +12,8 @@ from torch import nn
 
 from .validation import check_argument, check_fits_in_memory, check_widths, integers, one_of
 
-# None of them works in place, because hooks need the outputs of layers, for example to explain
-# predictions.
+# The layer of each activation. None of them works in place, because hooks need the outputs of
+# layers, for example to explain predictions.
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "relu": nn.ReLU,
     "tanh": nn.Tanh,
@@ -30,24 +30,21 @@ INITS: dict[str, Callable[[torch.Tensor], object]] = {
 PERCEPTRON_DEFAULTS: dict[str, Any] = {
     "hidden_layer_sizes": (392, 392, 392),
     "activation": "relu",
-    "batch_norm": False,
 }
 
 
 def checked_structure(
-    n_features: Any, hidden_layer_sizes: Any, n_classes: Any, activation: Any, batch_norm: Any
+    n_features: Any, hidden_layer_sizes: Any, n_classes: Any, activation: Any
 ) -> dict[str, Any]:
     """The checked arguments that determine the structure of an :class:`MLP`."""
     check_argument("n_features", n_features, integers(1))
     check_argument("n_classes", n_classes, integers(1))
     check_argument("activation", activation, one_of(ACTIVATIONS))
-    check_argument("batch_norm", batch_norm, "boolean")
     return {
         "n_features": int(n_features),
         "hidden_layer_sizes": check_widths(hidden_layer_sizes),
         "n_classes": int(n_classes),
         "activation": str(activation),
-        "batch_norm": bool(batch_norm),
     }
 
 
@@ -64,8 +61,6 @@ class MLP(nn.Module):
         Number of logits.
     activation : {"relu", "tanh", "gelu"}, default="relu"
         Activation of the hidden layers.
-    batch_norm : bool, default=False
-        Whether to normalize each mini-batch before the activations.
     init : {"xavier", "he"}, default="xavier"
         Random initial weights: Glorot uniform or Kaiming normal (fan-in); biases are 0.
 
@@ -86,18 +81,14 @@ class MLP(nn.Module):
         hidden_layer_sizes: Sequence[int],
         n_classes: int,
         activation: str = "relu",
-        batch_norm: bool = False,
         init: str = "xavier",
     ) -> None:
         super().__init__()
-        keywords = checked_structure(
-            n_features, hidden_layer_sizes, n_classes, activation, batch_norm
-        )
+        keywords = checked_structure(n_features, hidden_layer_sizes, n_classes, activation)
         check_argument("init", init, one_of(INITS))
         # Theta0 describes the module by these.
         self.keywords = keywords | {"init": str(init)}
-        hidden_layer_sizes = keywords["hidden_layer_sizes"]
-        widths = (n_features, *hidden_layer_sizes, n_classes)
+        widths = (n_features, *keywords["hidden_layer_sizes"], n_classes)
         # Training holds each weight, its gradient and two moments of Adam.
         check_fits_in_memory(
             4 * sum(a * b for a, b in pairwise(widths)), f"a perceptron of {widths=}"
@@ -106,9 +97,7 @@ class MLP(nn.Module):
         self.linears = nn.ModuleList(
             nn.Linear(n_in, n_out, device="meta") for n_in, n_out in pairwise(widths)
         )
-        normalized = hidden_layer_sizes if batch_norm else ()
-        self.norms = nn.ModuleList(nn.BatchNorm1d(width) for width in normalized)
-        self.activations = nn.ModuleList(ACTIVATIONS[activation]() for _ in hidden_layer_sizes)
+        self.activations = nn.ModuleList(ACTIVATIONS[activation]() for _ in widths[1:-1])
         for linear in self.linears:
             assert isinstance(linear, nn.Linear)
             # Always draws in float32, because other types give other random numbers.
@@ -119,11 +108,8 @@ class MLP(nn.Module):
 
     def layers(self) -> Iterator[nn.Module]:
         """The layers, in the order that the input passes them."""
-        for number, activation in enumerate(self.activations):
-            yield self.linears[number]
-            if self.norms:
-                yield self.norms[number]
-            yield activation
+        for linear, activation in zip(self.linears[:-1], self.activations, strict=True):
+            yield from (linear, activation)
         yield self.linears[-1]
 
     def forward(self, X: torch.Tensor) -> torch.Tensor:

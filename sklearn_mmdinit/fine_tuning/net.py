@@ -30,10 +30,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from .._base.environment import learned_is_finite, seeded_generators, with_gradients
 from .._base.mlp import MLP
-from .._base.module_factory import FAMILIAR, uncompiled
+from .._base.module_factory import uncompiled
 from .._base.threads import worthwhile_threads
 from .._base.validation import AUTO, add_error_context, check_argument, is_auto, one_of
-from ..networks.info import isolated_pass
 from ..networks.passes import dense_gradients_, explained_single_row
 
 OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
@@ -51,7 +50,9 @@ _SKORCH_NAMES = {
     name
     for net_class in (NeuralNet, NeuralNetClassifier)
     for name in inspect.signature(net_class).parameters
-    if name not in {"module", "optimizer", "batch_size", "device", "args", "kwargs"}
+    if name
+    not in {"module", "optimizer", "batch_size", "device", "args", "kwargs"}
+    | {"classes", "dataset", "lr", "max_epochs", "train_split", "warm_start"}
 }
 _SKORCH_PARTS = {"callbacks", "criterion", "iterator_train", "iterator_valid", "optimizer"}
 # Checks of parameters for which skorch would raise late or not at all.
@@ -81,7 +82,7 @@ def is_skorch_param(name: str) -> bool:
     """Whether a classifier passes this parameter to skorch under the same name."""
     part, nested, _ = name.partition("__")
     is_known = name in _SKORCH_NAMES or (nested and part in _SKORCH_PARTS)
-    return bool(is_known) and name not in FAMILIAR
+    return bool(is_known)
 
 
 def check_skorch_params(params: Mapping[str, Any]) -> None:
@@ -515,7 +516,7 @@ def _multiplications(net: Net, rows: Rows) -> float:
     X, _ = inputs_and_weights(rows[: net.batch_size][0])
     counter = FlopCounterMode(display=False)
     # If this pass fails, training fails too and reports it.
-    with suppress(Exception), torch.no_grad(), isolated_pass(module), counter:
+    with suppress(Exception), torch.no_grad(), seeded_generators(0), counter:
         module, X = copy.deepcopy((module, X))  # because a pass may change both
         module(X)
     return counter.get_total_flops() / 2 or math.inf
