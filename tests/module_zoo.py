@@ -239,6 +239,10 @@ CHAINS = {
     "elementwise first": (lambda: nn.Sequential(nn.ReLU(inplace=True), perceptron()), rows()),
     "frozen parameters": (partly_frozen, images()),
     "frozen layer": (frozen_layer, rows()),
+    "a sequence of a class of its own": (
+        lambda: type("Own", (nn.Sequential,), {})(*perceptron(nn.Tanh())),
+        rows(),
+    ),
     "without biases": (
         lambda: nn.Sequential(
             nn.Linear(6, 5, bias=False), nn.ReLU(), nn.Linear(5, 3, bias=False), nn.Linear(3, 2)

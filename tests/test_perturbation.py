@@ -406,6 +406,11 @@ class Subclass(nn.Linear):
         return super().forward(x).exp()
 
 
+class Squared(nn.Sequential):
+    def forward(self, x):
+        return super().forward(x).square()
+
+
 def with_own_forward():
     module = perceptron(nn.ReLU())
     module[1].forward = torch.exp
@@ -427,7 +432,7 @@ REFUSED = {
     **OTHERS,
     "another activation": (lambda: perceptron(nn.Softmax(dim=1)), rows()),
     "a layer of one's own": (lambda: perceptron(Subclass(5, 5)), rows()),
-    "a sequence of one's own": (lambda: type("S", (nn.Sequential,), {})(nn.Linear(6, 3)), rows()),
+    "a sequence with a forward of its own": (lambda: Squared(nn.Linear(6, 3)), rows()),
     "an activation at the end": (lambda: perceptron().append(nn.Tanh()), rows()),
     "a norm first": (lambda: nn.Sequential(nn.BatchNorm1d(6), nn.Linear(6, 3)), rows()),
     "a norm twice": (norm_twice, rows()),

@@ -13,7 +13,7 @@ from sklearn.decomposition import PCA
 from sklearn.utils import gen_batches
 from torch import nn
 
-from sklearn_mmdinit import MLPClassifier, Theta0
+from sklearn_mmdinit import MLP, MLPClassifier, NetClassifier, Theta0
 
 Arrays = dict[str, np.ndarray]
 """Weights (n_out, n_in) and biases (n_out,) by the names that a Theta0 has."""
@@ -28,7 +28,7 @@ def bias_name(layer: int) -> str:
     return f"linears.{layer}.bias"
 
 
-def fresh_theta0(classifier: MLPClassifier, n_features: int, n_classes: int) -> Theta0:
+def fresh_theta0(classifier: NetClassifier, n_features: int, n_classes: int) -> Theta0:
     """What ``classifier.fit``, starting from nothing, begins with on rows of so many features."""
     # Fresh weights depend on the seed and the shapes alone, so rows of zeros do.
     unmoved = clone(classifier).set_params(max_iter=0, validation_split=None, warm_start_from=None)
@@ -73,7 +73,7 @@ class RandomLabels(BaseEstimator):  # type: ignore[misc]
     hidden_layer_sizes: tuple[int, ...] = (392, 392, 392)
     n_classes: int = 2
     init: str = "xavier"
-    batch_norm: bool = False
+    module: Any = MLP  # its class, which takes these three
     learning_rate_init: float = 2e-4
     batch_size: int = 32
     max_iter: int = 5
@@ -82,11 +82,13 @@ class RandomLabels(BaseEstimator):  # type: ignore[misc]
     random_state: int = 0
 
     def fit(self, X: np.ndarray, y: Any = None) -> Self:
-        classifier = MLPClassifier(self.hidden_layer_sizes, random_state=self.random_state)
-        classifier.set_params(init=self.init, batch_norm=self.batch_norm)
+        own = {"hidden_layer_sizes": self.hidden_layer_sizes, "init": self.init}
+        params: dict[str, Any] = {f"module__{name}": value for name, value in own.items()}
+        classifier = NetClassifier(self.module, random_state=self.random_state, **params)
         fresh = fresh_theta0(classifier, X.shape[1], self.n_classes)
         device = "cpu" if self.device == "auto" else self.device
-        module = fresh.to_module().to(device)
+        module = self.module(X.shape[1], n_classes=self.n_classes, **own).to(device)
+        module.load_state_dict({n: torch.tensor(array) for n, array in fresh.arrays.items()})
         optimizer = torch.optim.Adam(module.parameters(), self.learning_rate_init, fused=True)
         losses: list[float] = []
         self.theta0_, self.best_loss_ = fresh, math.inf

@@ -97,7 +97,7 @@ def _flat(module: nn.Module) -> Iterator[nn.Module]:
     """Layers of an MLP or of nested nn.Sequential; any other module itself."""
     if type(module) is MLP:
         yield from module.layers()
-    elif type(module) is nn.Sequential and len(module):
+    elif isinstance(module, nn.Sequential) and type(module).forward is nn.Sequential.forward:
         for part in module:
             yield from _flat(part)
     else:
