@@ -157,9 +157,8 @@ class MMDObjective(nn.Module):
         check_argument("generator", generator, torch.Generator, None)
         if generator is not None and generator.device.type != "cpu":
             raise ValueError(
-                f"generator must be on the CPU, got one on {generator.device}: reading a seed from "
-                "a GPU would wait for the GPU; pass torch.Generator(), which also seeds the draws "
-                "on a GPU"
+                f"generator must be on the CPU, got one on {generator.device}; pass "
+                "torch.Generator(), which also seeds the draws on a GPU"
             )
         self.n_perturbations = n_perturbations
         self.uniformity_weight = uniformity_weight
@@ -170,12 +169,6 @@ class MMDObjective(nn.Module):
         self.closed_form = closed_form
         self.generator = generator
         self._infos: WeakKeyDictionary[nn.Module, tuple[Any, ModuleInfo]] = WeakKeyDictionary()
-
-    def extra_repr(self) -> str:
-        """Parameters, for ``repr``."""
-        names = ("uniformity_weight", "degeneracy_weight", "detachment_weight", "sampler")
-        values = [f"{name}={getattr(self, name)!r}" for name in names]
-        return ", ".join([f"n_perturbations={self.n_perturbations}", *values])
 
     def __getstate__(self) -> dict[str, Any]:
         # A copy has no results of inspections, because these belong to the modules inspected.
@@ -217,34 +210,27 @@ class MMDObjective(nn.Module):
         module = uncompiled(module)
         if isinstance(module, DistributedDataParallel):
             raise TypeError(
-                "module is a DistributedDataParallel, which averages gradients over ranks only "
-                "after its own forward pass, and perturbed networks are computed without it; write "
-                "an nn.Module `step` whose forward(X) returns objective(net, X).total with the "
-                "plain net; then call DistributedDataParallel(step)(X).backward()"
+                "module is a DistributedDataParallel, which averages gradients only after its own "
+                "forward pass; write an nn.Module `step` whose forward(X) returns objective(net, X)"
+                ".total with the plain net; then call DistributedDataParallel(step)(X).backward()"
             )
-        begin = self._info_and_random
+        inspect = self._inspected
         if torch.compiler.is_compiling():  # a decorator would always import the compiler
-            begin = torch.compiler.disable(begin)
-        info, random = begin(module, X)
-        return paper_terms(self, module, info, X, random)
+            inspect = torch.compiler.disable(inspect)
+        info, seed = inspect(module, X)
+        return paper_terms(self, module, info, X, StepRandom(seed, X.device))
 
-    def _info_and_random(self, module: nn.Module, X: torch.Tensor) -> tuple[ModuleInfo, StepRandom]:
-        """The ModuleInfo of the module, and the source of this call's draws."""
-        seed = torch.empty((), dtype=torch.int64, device="cpu").random_(generator=self.generator)
-        return self._info(module, X), StepRandom(int(seed), X.device)
-
-    def _info(self, module: nn.Module, X: torch.Tensor) -> ModuleInfo:
-        """The ModuleInfo of the module; it is inspected again only if something has changed."""
+    def _inspected(self, module: nn.Module, X: torch.Tensor) -> tuple[ModuleInfo, int]:
+        """The ModuleInfo of the module, inspected anew only after a change, and a seed."""
         parts = tuple((id(part), part.training) for part in module.modules())
         moving = tuple(parameter.requires_grad for parameter in module.parameters())
         # Hooks and shared weights, which gram cannot serve, may be added between calls.
         is_chain = bool(gram_layers(module))
         key = X.shape[1:], X.dtype, X.device, self.sampler, parts, moving, is_chain
-        key_before, info = self._infos.get(module, (None, None))
-        if info is None or key_before != key:
-            info = inspect_module(module, X, self.sampler)
-            self._infos[module] = key, info
-        return info
+        seed = torch.empty((), dtype=torch.int64, device="cpu").random_(generator=self.generator)
+        if self._infos.get(module, (None,))[0] != key:
+            self._infos[module] = key, inspect_module(module, X, self.sampler)
+        return self._infos[module][1], int(seed)
 
 
 def paper_terms(

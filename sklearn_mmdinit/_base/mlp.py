@@ -27,10 +27,7 @@ INITS: dict[str, Callable[[torch.Tensor], object]] = {
 
 
 # Parameters of a perceptron's structure that users may choose, with the paper's values.
-PERCEPTRON_DEFAULTS: dict[str, Any] = {
-    "hidden_layer_sizes": (392, 392, 392),
-    "activation": "relu",
-}
+PERCEPTRON_DEFAULTS: dict[str, Any] = {"hidden_layer_sizes": (392,) * 3, "activation": "relu"}
 
 
 def checked_structure(

@@ -33,16 +33,11 @@ def uncompiled(module: Any) -> Any:
 
 def check_module(module: Any, keywords: Mapping[str, Any]) -> None:
     """Raise an error unless the module is an instance, a class with its arguments, or None."""
-    if isinstance(module, torch.jit.ScriptModule):
-        name = getattr(module, "original_name", type(module).__name__)
-        raise ValueError(
-            f"module must be a module of Python code, which can be copied, got the TorchScript of "
-            f"{name}; pass the Python module that it was made of"
-        )
-    if isinstance(uncompiled(module), DataParallel | DistributedDataParallel):
+    plain = uncompiled(module)
+    if isinstance(plain, torch.jit.ScriptModule | DataParallel | DistributedDataParallel):
         raise TypeError(
-            f"module is a {type(uncompiled(module)).__name__}, and an estimator trains copies of "
-            "its module on one device; pass the module that it wraps, or use MMDObjective in a loop"
+            f"module must be an nn.Module of Python code, which can be copied, got a "
+            f"{type(plain).__name__}; pass the module that it was made of"
         )
     if inspect.isclass(module) and issubclass(module, nn.Module):
         return
@@ -69,7 +64,11 @@ class ModuleFactory:
 
     def snapshot(self) -> ModuleFactory:
         """A copy, which later changes of the instance or of the class's arguments do not affect."""
-        return _copied(self)
+        name = getattr(self.module, "__name__", type(self.module).__name__)
+        # torch.nn.utils.weight_norm, for example, keeps weights that a forward pass computed.
+        hint = "pass its class; for weight_norm use that of torch.nn.utils.parametrizations"
+        with add_error_context(f"the module {name} cannot be copied; {hint}"):
+            return copy.deepcopy(self)
 
     def build(self) -> nn.Module:
         """A new module; all from one factory have the same weights."""
@@ -82,25 +81,17 @@ class ModuleFactory:
             with seeded_generators(self.seed, gpus), add_error_context(call):
                 built = made.module(**made.keywords)
         for name, value in (*built.named_parameters(), *built.named_buffers()):
-            label = f"{name!r} of the module {type(built).__name__}"
-            if is_lazy(value):
-                raise ValueError(f"{label} has no shape yet; call the module on a mini-batch first")
-            if value.is_meta:
-                raise ValueError(f"{label} is on the meta device, without numbers; use to_empty()")
+            if is_lazy(value) or value.is_meta:
+                raise ValueError(
+                    f"{name!r} of the module {type(built).__name__} holds no numbers yet; call a "
+                    "lazy module on a mini-batch first, and one on the meta device by to_empty()"
+                )
         built.zero_grad()
         return built
 
     def build_to_train(self) -> nn.Module:
         """A new module in single precision."""
         return self.build().float()
-
-
-def _copied(factory: ModuleFactory) -> ModuleFactory:
-    name = getattr(factory.module, "__name__", type(factory.module).__name__)
-    # torch.nn.utils.weight_norm, for example, keeps weights that it computed in a forward pass.
-    hint = "pass its class; for weight_norm use that of torch.nn.utils.parametrizations"
-    with add_error_context(f"the module {name} cannot be copied; {hint}"):
-        return copy.deepcopy(factory)
 
 
 def keywords_of(parameters: Mapping[str, Any]) -> dict[str, Any]:

@@ -52,7 +52,7 @@ def perturbed_logits(
     """Logits (K, B, d) of K networks around a module on X (B, ...), by its sampler."""
     if info.sampler == "gram":
         return gram_logits(gram_layers(module), X, n_copies, scale, random)
-    sizes = {"by_vmap": info.by_vmap, "n_activations": info.n_activations}
+    sizes: dict[str, Any] = {"by_vmap": info.by_vmap, "n_activations": info.n_activations}
     return functional_logits(module, X, n_copies, scale, random, **sizes)
 
 
