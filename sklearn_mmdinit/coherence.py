@@ -75,8 +75,7 @@ class Coherence(BaseEstimator):
     batch_size : int, default=256
         Positive pairs a step, at least 2; capped at n_samples. A step from a DataLoader that is
         streamed takes one of its mini-batches instead. The paper's terms use the first rows of the
-        first n pairs, where n is the initializer's ``batch_size``. Batch normalization in L_iod
-        uses the mean and variance of all rows.
+        first n pairs, where n is the initializer's ``batch_size``.
     n_neighbors : int, default=10
         Edges of each row, which lead to its nearest neighbours. If `n_neighbors` is above 1, a row
         that equals others has one edge to one of them; its other edges lead to rows that differ.

@@ -248,9 +248,8 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         outputs scale with their inputs, as linear layers with ReLU and without normalization do.
         For other networks only 1 and "auto" are valid. "auto" without coherence: 1. "auto" with
         coherence: chosen such that the first step of fine-tuning can move a logit by 0.75.
-    init : {"xavier", "he"}, default="xavier"
-        Random weights at which training starts: Glorot uniform or Kaiming normal (fan-in). Biases
-        are 0.
+    init : str, default="xavier"
+        Random weights at which training starts, as :class:`MLP` takes them.
     perturbation_scale : float, default=0.7071067811865476
         The paper's s: weights are perturbed with standard deviation s / sqrt(n_in), biases with
         s / sqrt(n_out).

@@ -86,14 +86,12 @@ class Counting(BaseEstimator):
         *,
         n_classes=3,
         activation="tanh",
-        batch_norm=False,
         scale=0.1,
         random_state=None,
     ):
         self.hidden_layer_sizes = hidden_layer_sizes
         self.n_classes = n_classes
         self.activation = activation
-        self.batch_norm = batch_norm
         self.scale = scale
         self.random_state = random_state
 

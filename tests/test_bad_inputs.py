@@ -251,7 +251,7 @@ table(
     classifier,
     *numbers("batch_size max_iter", -1, wrong=NOT_INTEGERS),
     *numbers("learning_rate_init", NAN, INF, -1, 0),
-    ("optimizer device activation batch_norm class_weight", ("x", 3), ValueError),
+    ("optimizer device activation class_weight", ("x", 3), ValueError),
     ("class_weight", ([1, 2, 3], {"zero": 2.0}, {0: 0, 1: 0}), ValueError),
     ("hidden_layer_sizes", ("x", 0.5, True, (10**9, 10**6), (HUGE,)), ValueError),
     ("predict_nonlinearity", ("x", 3), EITHER),
@@ -385,7 +385,6 @@ for call in (of_module, net):
     table(
         call,
         ("module__width", (-1,), RuntimeError),
-        ("module__width", (0,), ValueError, r"hidden\.weight"),
         ("module__width", ("x", None, 1.5, True), TypeError),
         ("module__foo", (3,), TypeError, "foo"),
         ("module__width", (3,), ValueError, "module__width", {"module": Pooled()}),

@@ -26,6 +26,7 @@ from sklearn_mmdinit import (
     mmd_init_,
     save_theta0,
 )
+from sklearn_mmdinit._base.mlp import ACTIVATIONS
 from sklearn_mmdinit.networks.builder import scale_chain
 from sklearn_mmdinit.networks.info import inspect_module
 from sklearn_mmdinit.networks.passes import plain_attention, pretraining_mode_
@@ -120,7 +121,7 @@ def test_what_works_in_place_on_its_input_learns_what_others_do():
 # Coherence and gain
 
 
-@pytest.mark.parametrize("activation", ["relu", "tanh", "gelu"])
+@pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_hooks_see_what_each_layer_of_a_perceptron_returns(activation, X):
     X = X.reshape(len(X), -1)
     init = MMDInitializer((5, 5), activation=activation, n_perturbations=4, max_iter=1).fit(X)

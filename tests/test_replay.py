@@ -45,8 +45,8 @@ VARIANTS = {
 @pytest.mark.parametrize("params", VARIANTS.values(), ids=VARIANTS)
 def test_a_step_elsewhere_reads_no_value_and_uses_nothing_of_the_host(params, monkeypatch):
     X, sizes = digit_images(64, 2)[0], {"hidden_layer_sizes": (12, 8)}
-    if "module" not in params:
-        X, params = X.reshape(len(X), -1), sizes | params
+    X = X if params.get("module") is Conv else X.reshape(len(X), -1)
+    params = params if "module" in params else sizes | params
     params = {"n_perturbations": 8, "max_iter": 0, "random_state": 0} | params
     init = MMDInitializer(**params).fit(X)
     # Autocast does not know this device.

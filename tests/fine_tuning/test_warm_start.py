@@ -114,7 +114,7 @@ def test_what_is_used_as_it_is(make, data, fitted, images, of_images, tmp_path):
 def test_fresh_weights(data):
     theta0 = start_of(data, None)
     keywords = {"n_features": 4, "hidden_layer_sizes": (392, 392, 392), "n_classes": 3}
-    assert theta0.architecture.keywords == keywords | {"activation": "relu", "batch_norm": False}
+    assert theta0.architecture.keywords == keywords | {"activation": "relu"}
     assert_same_arrays(start_of(data, "auto"), theta0)
     assert not np.array_equal(start_of(data, None, init="he").coefs[0], theta0.coefs[0])
 
@@ -298,7 +298,6 @@ def test_no_step_changes_the_rows_of_theta0_in_place(change, data):
 MISMATCHES = (
     ({"hidden_layer_sizes": (5, 5)}, r"\(5, 4\).*\(5, 5\).*as warm_start_from__hidden"),
     ({"activation": "relu"}, "'tanh'.*'relu'"),
-    ({"batch_norm": True}, "False.*True"),
 )
 
 
@@ -312,7 +311,7 @@ def test_a_perceptron_of_another_shape(kind, data, fitted):
         with pytest.raises(ValueError, match="n_classes=3, but the classes are 2"):
             start_of((data[0], data[1] == 0), source)
     assert fits == [], "known before the long part"
-    agreed = {"hidden_layer_sizes": [5, 4], "activation": "tanh", "batch_norm": False}
+    agreed = {"hidden_layer_sizes": [5, 4], "activation": "tanh"}
     assert start_of(data, source, **agreed).architecture.n_classes == 3
 
 
