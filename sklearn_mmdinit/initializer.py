@@ -181,8 +181,8 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         2. A module that is an instance, or whose class has no argument ``n_classes``, keeps its own
         number of logits. Set `n_classes` if y holds whole numbers that are not labels, such as
         targets of a regression. Time and memory of L_iod grow with its square: with 1,000 classes a
-        step takes one or two seconds on two cores. With a coherence it also sets
-        ``Coherence(separation="auto")``.
+        step takes many seconds on two cores, and ``detachment_weight=0`` leaves it out. With a
+        coherence it also sets ``Coherence(separation="auto")``.
     coherence : None, "auto" or Coherence, default=None
         A fourth term that makes functions near theta0 alike for neighbours in X, or for two views
         of a row. "auto" stands for ``Coherence()``, with fewer neighbours if X has few distinct

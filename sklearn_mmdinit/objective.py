@@ -21,6 +21,9 @@ from .networks.passes import jacobian_norms, update_running_statistics
 
 __all__ = ["MMDObjective", "MMDTerms"]
 
+# The last inspection of each module, with what it depends on.
+_inspections: WeakKeyDictionary[nn.Module, tuple[Any, ModuleInfo]] = WeakKeyDictionary()
+
 
 class MMDTerms(NamedTuple):
     """The terms of :class:`MMDObjective`, each a scalar tensor.
@@ -168,15 +171,6 @@ class MMDObjective(nn.Module):
         self.sampler = sampler
         self.closed_form = closed_form
         self.generator = generator
-        self._infos: WeakKeyDictionary[nn.Module, tuple[Any, ModuleInfo]] = WeakKeyDictionary()
-
-    def __getstate__(self) -> dict[str, Any]:
-        # A copy has no results of inspections, because these belong to the modules inspected.
-        return {name: value for name, value in vars(self).items() if name != "_infos"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        self._infos = WeakKeyDictionary()
 
     def forward(self, module: nn.Module, X: torch.Tensor) -> MMDTerms:
         """Draw networks around a module and compute the terms on a mini-batch.
@@ -228,9 +222,9 @@ class MMDObjective(nn.Module):
         is_chain = bool(gram_layers(module))
         key = X.shape[1:], X.dtype, X.device, self.sampler, parts, moving, is_chain
         seed = torch.empty((), dtype=torch.int64, device="cpu").random_(generator=self.generator)
-        if self._infos.get(module, (None,))[0] != key:
-            self._infos[module] = key, inspect_module(module, X, self.sampler)
-        return self._infos[module][1], int(seed)
+        if _inspections.get(module, (None,))[0] != key:
+            _inspections[module] = key, inspect_module(module, X, self.sampler)
+        return _inspections[module][1], int(seed)
 
 
 def paper_terms(
