@@ -37,7 +37,6 @@ from .coherence import (
 from .fine_tuning import labels
 from .losses import logit_correlation
 from .networks.builder import NetworkBuilder
-from .networks.info import SAMPLERS
 from .theta0 import Architecture, Theta0, checked_path
 from .training.checkpoint import Checkpointer
 from .training.config import PAPER_WEIGHTS, Config, resolve
@@ -89,8 +88,8 @@ class MMDInitializer(
         2. A module that is an instance, or whose class has no argument ``n_classes``, keeps its own
         number of logits. Set `n_classes` if y holds whole numbers that are not labels, such as
         targets of a regression. Time and memory of L_iod grow with its square: with 1,000 classes a
-        step takes one or two seconds on two cores. With a coherence it also sets
-        ``Coherence(separation="auto")``.
+        step takes many seconds on two cores, and ``detachment_weight=0`` leaves it out. With a
+        coherence it also sets ``Coherence(separation="auto")``.
     coherence : None, "auto" or Coherence, default=None
         A fourth term that makes functions near theta0 alike for neighbours in X, or for two views
         of a row. "auto" stands for ``Coherence()``, with fewer neighbours if X has few distinct
@@ -108,16 +107,12 @@ class MMDInitializer(
         copied, and training starts at its weights. A class is called with the ``module__<name>``
         parameters. If it has an argument ``n_classes``, it gets the number of classes. If it has an
         argument ``n_features`` without a default, it gets the number of values of an example. X may
-        have any shape that the network takes. The network is converted to single precision, unless
-        its ``forward`` casts X to a type of its own. Parameters that require no gradient do not
-        change. To freeze the statistics of a normalization layer, put the layer in evaluation mode
-        and leave the module in training mode. With a module, parameters that describe a perceptron
-        must keep their defaults.
-    activation : {"relu", "tanh", "gelu"}, default="relu"
-        Non-linearity of the hidden layers.
-    batch_norm : bool, default=False
-        Batch normalization before each activation. Each perturbed network uses the mean and
-        variance of its own activations. Scale and shift are learned but not perturbed.
+        have any shape that the network takes. The network is converted to single precision.
+        Parameters that require no gradient do not change. To freeze the statistics of a
+        normalization layer, put the layer in evaluation mode and leave the module in training mode.
+        With a module, parameters that describe an MLP must keep their defaults.
+    activation : str, default="relu"
+        Activation of the hidden layers, as :class:`MLP` takes it.
     device : str, default="auto"
         Any of PyTorch's devices. "auto" takes CUDA where there is one.
     verbose : int or "auto", default="auto"
@@ -160,15 +155,6 @@ class MMDInitializer(
         the paper's :math:`\xi`. "auto": the paper's 1, 0.4 and 1; with coherence 0, because the
         terms then take most of the time and add nothing once the last layer is fitted first. If
         all are 0, none of the three terms is computed.
-    sampler : {"auto", "gram", "functional"}, default="auto"
-        How perturbed networks are drawn, all by the same law. "gram" draws the outputs of layers
-        and serves a perceptron and an nn.Sequential of nn.Linear and elementwise layers.
-        "functional" draws the parameters and serves any module: by :func:`torch.func.vmap`, or one
-        network after the other where vmap fails, with a warning because it is slow. "auto" takes
-        "gram" where it serves.
-    hidden_layer : str, default=None
-        Name of the linear layer of the module whose inputs are the last hidden activations, for
-        `coherence` and ``transform``. None: the layer that returns the logits.
     **module__params : dict
         ``module__<name>``: arguments of the class in `module`.
 
@@ -240,7 +226,6 @@ class MMDInitializer(
         "max_iter": [checks.integers(0), checks.AUTO],
         "activation": [checks.one_of(ACTIVATIONS)],
         "init": [checks.one_of(INITS)],
-        "batch_norm": ["boolean"],
         "warm_start": ["boolean"],
         "verbose": [Integral, checks.AUTO],
         "n_perturbations": [checks.integers(2), checks.AUTO],  # the U-statistic divides by n - 1
@@ -248,7 +233,6 @@ class MMDInitializer(
         "batch_size": [checks.integers(1), checks.AUTO],
         "perturbation_scale": [checks.POSITIVE],
         **{name: [checks.numbers(0), checks.AUTO] for name in PAPER_WEIGHTS},
-        "sampler": [checks.one_of(SAMPLERS)],
     }
     _state: State
     _n_classes_is_known: bool  # from labels, a parameter or the module
@@ -265,7 +249,6 @@ class MMDInitializer(
         random_state: Any = None,
         module: Any = None,
         activation: str = "relu",
-        batch_norm: bool = False,
         device: str = "auto",
         verbose: Any = "auto",
         checkpoint: Any = None,
@@ -278,8 +261,6 @@ class MMDInitializer(
         uniformity_weight: Any = "auto",
         degeneracy_weight: Any = "auto",
         detachment_weight: Any = "auto",
-        sampler: str = "auto",
-        hidden_layer: str | None = None,
         **module__params: Any,
     ) -> None:
         self.hidden_layer_sizes = hidden_layer_sizes
@@ -289,7 +270,6 @@ class MMDInitializer(
         self.random_state = random_state
         self.module = module
         self.activation = activation
-        self.batch_norm = batch_norm
         self.device = device
         self.verbose = verbose
         self.checkpoint = checkpoint
@@ -302,8 +282,6 @@ class MMDInitializer(
         self.uniformity_weight = uniformity_weight
         self.degeneracy_weight = degeneracy_weight
         self.detachment_weight = detachment_weight
-        self.sampler = sampler
-        self.hidden_layer = hidden_layer
         self._set_keywords(module__params)
 
     def set_params(self, **params: Any) -> Self:
@@ -341,8 +319,6 @@ class MMDInitializer(
         """Raise an error that names the first parameter that is not valid."""
         checks.check_parameters(self)
         checks.check_widths(self.hidden_layer_sizes)
-        if self.batch_norm and self.batch_size == 1:
-            raise ValueError("batch_norm=True needs a batch_size of at least 2, got 1")
         torch_device(self.device)
         if self.checkpoint is not None:
             checked_path(self.checkpoint, "checkpoint")
@@ -363,12 +339,6 @@ class MMDInitializer(
                 "loss; leave them at 'auto', or pass coherence='auto'"
             )
         factories.check_module(self.module, factories.keywords_of(vars(self)))
-        if self.module is None and self.hidden_layer is not None:
-            name = f"hidden_layer={self.hidden_layer!r}"
-            raise ValueError(
-                f"{name} names a layer of module, but module is None; pass a module, or leave "
-                "hidden_layer out"
-            )
         defaults = inspect.signature(type(self).__init__).parameters
         for name in factories.OF_A_PERCEPTRON if self.module is not None else ():
             value = getattr(self, name)
@@ -534,9 +504,7 @@ class MMDInitializer(
         factory = factories.factory_of_initializer(
             vars(self), self.n_features_in_, seed_of(seed, Purpose.WEIGHTS), of_labels
         )
-        self._builder, theta0 = NetworkBuilder.of(
-            factory.snapshot(), X, self.sampler, self.hidden_layer
-        )
+        self._builder, theta0 = NetworkBuilder.of(factory.snapshot(), X)
         if not self._builder.takes_integers:
             checks.warn_if_unscaled(X, getattr(self, "feature_names_in_", None))
         self._moments = None if self._builder.takes_integers else RowMoments().with_rows(X)
@@ -551,7 +519,7 @@ class MMDInitializer(
             warn_if_another_scale(X, learned.row_mean, learned.row_spread)
             theta0 = learned
         if coherence is not None:
-            self._builder.hidden(theta0, X[:2], "cpu")  # raises without a last linear layer
+            self._builder.known_last_layer()  # raises without a last linear layer
         config = self._config(n_rows, coherence)
         if coherence is not None and not config.has_paper_terms:
             theta0 = self._builder.with_head_of_zeros(theta0)
@@ -586,8 +554,7 @@ class MMDInitializer(
     def _config(self, n_rows: int, coherence: Coherence | None) -> Config:
         """Settings by the parameters as they are now; an error if the network cannot have them."""
         n_classes, is_known = self._builder.info.n_classes, self._n_classes_is_known
-        parameters = vars(self) | {"sampler": self._builder.info.sampler}
-        return resolve(parameters, coherence, n_rows, n_classes, is_known)
+        return resolve(vars(self), coherence, n_rows, n_classes, is_known)
 
     def _prepare(self, X: np.ndarray, coherence: Coherence | None, seed: int) -> None:
         """Fit the embedding; errors of the augmentation come before a long fit."""

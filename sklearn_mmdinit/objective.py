@@ -17,9 +17,12 @@ from ._base.validation import POSITIVE, check_argument, integers, numbers, one_o
 from .losses import degeneracy, detachment, uniformity
 from .networks.gram import gram_layers
 from .networks.info import SAMPLERS, ModuleInfo, inspect_module, perturbed_logits
-from .networks.passes import StatisticsOfCalls, jacobian_norms, update_running_statistics
+from .networks.passes import jacobian_norms, update_running_statistics
 
 __all__ = ["MMDObjective", "MMDTerms"]
+
+# The last inspection of each module, with what it depends on.
+_inspections: WeakKeyDictionary[nn.Module, tuple[Any, ModuleInfo]] = WeakKeyDictionary()
 
 
 class MMDTerms(NamedTuple):
@@ -92,11 +95,10 @@ class MMDObjective(nn.Module):
 
     Notes
     -----
-    The first call with a module runs a few forward passes to inspect it, which do not change it.
-    Each call updates running statistics of normalizations from the mini-batch. If the
-    module has batch normalization, give each call at least 32 rows: with fewer, the gradient of
-    L_iod is mostly noise. :func:`mmd_init_` and :class:`MMDInitializer` with a coherence take the
-    mean and variance for L_iod from all rows of the mini-batch.
+    The first call with a module inspects a copy of it by a few forward passes. Each call updates
+    running statistics of normalizations from the mini-batch. If the module has batch
+    normalization, give each call at least 32 rows: with fewer, the gradient of L_iod is mostly
+    noise.
 
     The module keeps its mode, device and precision. In training mode dropout is on;
     :func:`mmd_init_` switches it off.
@@ -151,9 +153,8 @@ class MMDObjective(nn.Module):
         check_argument("generator", generator, torch.Generator, None)
         if generator is not None and generator.device.type != "cpu":
             raise ValueError(
-                f"generator must be on the CPU, got one on {generator.device}: reading a seed from "
-                "a GPU would wait for the GPU; pass torch.Generator(), which also seeds the draws "
-                "on a GPU"
+                f"generator must be on the CPU, got one on {generator.device}; pass "
+                "torch.Generator(), which also seeds the draws on a GPU"
             )
         self.n_perturbations = n_perturbations
         self.uniformity_weight = uniformity_weight
@@ -162,21 +163,6 @@ class MMDObjective(nn.Module):
         self.perturbation_scale = perturbation_scale
         self.sampler = sampler
         self.generator = generator
-        self._infos: WeakKeyDictionary[nn.Module, tuple[Any, ModuleInfo]] = WeakKeyDictionary()
-
-    def extra_repr(self) -> str:
-        """Parameters, for ``repr``."""
-        names = ("uniformity_weight", "degeneracy_weight", "detachment_weight", "sampler")
-        values = [f"{name}={getattr(self, name)!r}" for name in names]
-        return ", ".join([f"n_perturbations={self.n_perturbations}", *values])
-
-    def __getstate__(self) -> dict[str, Any]:
-        # A copy has no results of inspections, because these belong to the modules inspected.
-        return {name: value for name, value in vars(self).items() if name != "_infos"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        self._infos = WeakKeyDictionary()
 
     def forward(self, module: nn.Module, X: torch.Tensor) -> MMDTerms:
         """Draw networks around a module and compute the terms on a mini-batch.
@@ -209,48 +195,33 @@ class MMDObjective(nn.Module):
         module = uncompiled(module)
         if isinstance(module, DistributedDataParallel):
             raise TypeError(
-                "module is a DistributedDataParallel, which averages gradients over ranks only "
-                "after its own forward pass, and perturbed networks are computed without it; write "
-                "an nn.Module `step` whose forward(X) returns objective(net, X).total with the "
-                "plain net; then call DistributedDataParallel(step)(X).backward()"
+                "module is a DistributedDataParallel, which averages gradients only after its own "
+                "forward pass; write an nn.Module `step` whose forward(X) returns objective(net, X)"
+                ".total with the plain net; then call DistributedDataParallel(step)(X).backward()"
             )
-        begin = self._info_and_random
+        inspect = self._inspected
         if torch.compiler.is_compiling():  # a decorator would always import the compiler
-            begin = torch.compiler.disable(begin)
-        info, random = begin(module, X)
-        return paper_terms(self, module, info, X, random)
+            inspect = torch.compiler.disable(inspect)
+        info, seed = inspect(module, X)
+        return paper_terms(self, module, info, X, StepRandom(seed, X.device))
 
-    def _info_and_random(self, module: nn.Module, X: torch.Tensor) -> tuple[ModuleInfo, StepRandom]:
-        """The ModuleInfo of the module, and the source of this call's draws."""
-        seed = torch.empty((), dtype=torch.int64, device="cpu").random_(generator=self.generator)
-        return self._info(module, X), StepRandom(int(seed), X.device)
-
-    def _info(self, module: nn.Module, X: torch.Tensor) -> ModuleInfo:
-        """The ModuleInfo of the module; it is inspected again only if something has changed."""
+    def _inspected(self, module: nn.Module, X: torch.Tensor) -> tuple[ModuleInfo, int]:
+        """The ModuleInfo of the module, inspected anew only after a change, and a seed."""
         parts = tuple((id(part), part.training) for part in module.modules())
         moving = tuple(parameter.requires_grad for parameter in module.parameters())
         # Hooks and shared weights, which gram cannot serve, may be added between calls.
         is_chain = bool(gram_layers(module))
         key = X.shape[1:], X.dtype, X.device, self.sampler, parts, moving, is_chain
-        key_before, info = self._infos.get(module, (None, None))
-        if info is None or key_before != key:
-            info = inspect_module(module, X, self.sampler)
-            self._infos[module] = key, info
-        return info
+        seed = torch.empty((), dtype=torch.int64, device="cpu").random_(generator=self.generator)
+        if _inspections.get(module, (None,))[0] != key:
+            _inspections[module] = key, inspect_module(module, X, self.sampler)
+        return _inspections[module][1], int(seed)
 
 
 def paper_terms(
-    settings: Any,
-    module: nn.Module,
-    info: ModuleInfo,
-    X: torch.Tensor,
-    random: StepRandom,
-    statistics: StatisticsOfCalls | None = None,
+    settings: Any, module: nn.Module, info: ModuleInfo, X: torch.Tensor, random: StepRandom
 ) -> MMDTerms:
-    """The terms of an inspected module on X (B, ...); `settings` is an MMDObjective or a Config.
-
-    Batch normalization uses `statistics` in L_iod. If None, a pass of X computes them first.
-    """
+    """The terms of an inspected module on X (B, ...); `settings` is an MMDObjective or a Config."""
     K, d = settings.n_perturbations, info.n_classes
     U = random.simplex(K, d)  # (M, d), M = K
     logits = perturbed_logits(module, info, X, K, settings.perturbation_scale, random)
@@ -258,10 +229,9 @@ def paper_terms(
     L_uni = uniformity(P, U)
     L_sd, L_iod = degeneracy(P), None
     total = settings.uniformity_weight * L_uni + settings.degeneracy_weight * L_sd
-    if statistics is None:
-        with torch.set_grad_enabled(torch.is_grad_enabled() and bool(settings.detachment_weight)):
-            statistics = update_running_statistics(module, X)
+    with torch.set_grad_enabled(torch.is_grad_enabled() and bool(settings.detachment_weight)):
+        statistics = update_running_statistics(module, X)
     if settings.detachment_weight:
-        L_iod = detachment(jacobian_norms(module, X, d, info.taps, statistics))
+        L_iod = detachment(jacobian_norms(module, X, d, statistics))
         total = total + settings.detachment_weight * L_iod
     return MMDTerms(total, L_uni, L_sd, L_iod)

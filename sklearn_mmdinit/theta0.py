@@ -12,7 +12,7 @@ import json
 import math
 import os
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from safetensors.numpy import save
 from torch import nn
 
 from ._base.environment import kept_generators
-from ._base.mlp import MLP, mlp_without_weights
+from ._base.mlp import MLP
 from ._base.module_factory import uncompiled
 from ._base.validation import check_argument, repr_without_address, shortened
 
@@ -95,30 +95,6 @@ class Architecture:
         keywords = {name: _described(value) for name, value in self.keywords.items()}
         object.__setattr__(self, "keywords", keywords)
         object.__setattr__(self, "input_shape", tuple(self.input_shape))
-
-    @classmethod
-    def of_perceptron(
-        cls,
-        n_features: int,
-        hidden_layer_sizes: Sequence[int],
-        n_classes: int,
-        activation: str = "relu",
-        batch_norm: bool = False,
-    ) -> Architecture:
-        """The description of an :class:`MLP` with these arguments."""
-        module = mlp_without_weights(
-            {
-                "n_features": n_features,
-                "hidden_layer_sizes": hidden_layer_sizes,
-                "n_classes": n_classes,
-                "activation": activation,
-                "batch_norm": batch_norm,
-            }
-        )
-        keywords, last_layer = module.keywords, f"linears.{len(module.linears) - 1}"
-        shapes = {name: tuple(array.shape) for name, array in module.state_dict().items()}
-        sizes = (keywords["n_features"],), keywords["n_classes"]
-        return cls(_MLP_NAME, keywords, *sizes, digest_of(shapes), last_layer)
 
     @property
     def n_features(self) -> int:

@@ -128,7 +128,7 @@ def start_from(source: Source, factory: ModuleFactory, X: Any, n_classes: int) -
             f"warm_start_from is for {given} classes, and y has {n_classes}: pre-train with "
             f"MMDInitializer(n_classes={n_classes})"
         )
-    factory, module, fresh = module_to_train(factory, X)
+    module, fresh = module_to_train(factory, X)
     architecture = fresh.architecture
     if (n_logits := architecture.n_classes) != n_classes:
         name = architecture.module

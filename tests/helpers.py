@@ -6,6 +6,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from sklearn_mmdinit import MLP
 from sklearn_mmdinit._base.threads import team
@@ -67,15 +68,26 @@ def seeded(make, seed=0):
         return make()
 
 
-def mlp(*widths, activation="relu", batch_norm=False, init="he"):
-    """A perceptron whose normalizations, where it has them, scale and shift."""
+def mlp(*widths, activation="relu", init="he"):
+    """A perceptron."""
     first, *hidden, last = widths
-    module = seeded(lambda: MLP(first, hidden, last, activation, batch_norm, init))
-    with torch.no_grad():
-        for i, norm in enumerate(module.norms):
-            norm.weight.copy_(torch.linspace(0.5, 1.5, len(norm.weight)))
+    return seeded(lambda: MLP(first, hidden, last, activation, init))
+
+
+class Unknown(MLP):
+    """A perceptron that the gram sampler does not know, because it is of another class."""
+
+
+def normalized_mlp(*widths):
+    """A perceptron of ReLU with batch normalization, which scales and shifts."""
+    parts = []
+    for i, linear in enumerate(mlp(*widths).linears[:-1]):
+        norm = nn.BatchNorm1d(linear.out_features)
+        with torch.no_grad():
+            norm.weight.copy_(torch.linspace(0.5, 1.5, linear.out_features))
             norm.bias.fill_(0.1 * i)
-    return module
+        parts += [linear, norm, nn.ReLU()]
+    return nn.Sequential(*parts, mlp(*widths).linears[-1])
 
 
 def normal(*shape, seed=0):

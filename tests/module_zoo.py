@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from helpers import mlp, seeded
+from helpers import mlp, normalized_mlp, seeded
 from image_networks import MODULES, flat_perceptron
 from sklearn_mmdinit.networks.info import inspect_module
 from sklearn_mmdinit.networks.passes import pretraining_mode_
@@ -114,18 +114,6 @@ class Bare(nn.Module):
         return self.head((self.factor * (x @ self.weight.mT) + self.shift).tanh())
 
 
-class SequenceFirst(nn.Module):
-    """Examples along the second axis inside."""
-
-    def __init__(self):
-        super().__init__()
-        self.layer, self.head = nn.Linear(2, 5), nn.Linear(5, 3)
-
-    def forward(self, x):
-        tokens = x.view(len(x), 4, -1).transpose(0, 1).contiguous()
-        return self.head(self.layer(tokens).tanh().mean(0))
-
-
 class Centred(nn.Module):
     """Rows that know of each other."""
 
@@ -187,21 +175,6 @@ class Experts(nn.Module):
         return self.last(hidden.tanh())
 
 
-class Heads(nn.Module):
-    """A trunk, and for each class a head of its own."""
-
-    def __init__(self):
-        super().__init__()
-        self.trunk = nn.Sequential(nn.Linear(6, 8), nn.Tanh())
-        self.heads = nn.ModuleList(
-            nn.Sequential(nn.Linear(8, 5), nn.Tanh(), nn.Linear(5, 1)) for _ in range(3)
-        )
-
-    def forward(self, X):
-        Z = self.trunk(X)
-        return torch.cat([head(Z) for head in self.heads], dim=1)
-
-
 def frozen_norm():
     """A ConvNet whose first normalization was frozen, in the way that is common."""
     module = MODULES["convnet+bn"](3)
@@ -255,7 +228,7 @@ def normed():
 # Name -> what makes the module, and a mini-batch of it. The gram sampler serves these:
 CHAINS = {
     "mlp": (lambda: mlp(6, 5, 3), rows()),
-    "mlp+bn": (lambda: mlp(6, 5, 4, 3, batch_norm=True), rows()),
+    "mlp+bn": (lambda: normalized_mlp(6, 5, 4, 3), rows()),
     "no hidden layer": (lambda: mlp(6, 3), rows()),
     "one row": (lambda: mlp(6, 5, 3), rows(1)),
     "duplicate rows": (lambda: mlp(6, 5, 3), rows(2)[[0, 1, 0, 0]]),
@@ -266,6 +239,10 @@ CHAINS = {
     "elementwise first": (lambda: nn.Sequential(nn.ReLU(inplace=True), perceptron()), rows()),
     "frozen parameters": (partly_frozen, images()),
     "frozen layer": (frozen_layer, rows()),
+    "a sequence of a class of its own": (
+        lambda: type("Own", (nn.Sequential,), {})(*perceptron(nn.Tanh())),
+        rows(),
+    ),
     "without biases": (
         lambda: nn.Sequential(
             nn.Linear(6, 5, bias=False), nn.ReLU(), nn.Linear(5, 3, bias=False), nn.Linear(3, 2)
@@ -286,7 +263,6 @@ OTHERS = {
     "hooked": (hooked, rows()),
     "in place": (lambda: Halved(in_place=True), rows()),
     "bare parameters": (Bare, rows()),
-    "sequence first": (SequenceFirst, rows(width=8)),
     "rows that know of each other": (Centred, rows()),
     "spectral norm": (normed, rows()),
     "experts": (Experts, rows(6)),

@@ -28,7 +28,7 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 import sklearn_mmdinit as mm
 from nets import Pooled
 from sklearn_mmdinit import losses
-from sklearn_mmdinit.theta0 import Architecture, write_whole
+from sklearn_mmdinit.theta0 import write_whole
 
 NAN, INF, HUGE = float("nan"), float("inf"), 10**12
 NOT_NUMBERS, NOT_INTEGERS = (True, "x", None, [1], 1j), (True, "x", 1.5, None, [1], {}, 1j)
@@ -171,15 +171,13 @@ table(
     ("n_classes n_perturbations", (HUGE,), ValueError),
     ("n_classes", (10**7,), ValueError, "10000000"),
     ("hidden_layer_sizes", ((),), ValueError, {"coherence": "auto"}),
-    ("activation init sampler device batch_norm", NOT_CHOICES, ValueError),
-    ("batch_size", (1,), ValueError, "batch_size.*1", {"batch_norm": True}),
+    ("activation init device", NOT_CHOICES, ValueError),
     ("coherence", (3, "x", [1]), EITHER),
     ("verbose", ("loud", None), TypeError, "verbose"),
     ("random_state", ("seed",), ValueError, "seed"),
     ("checkpoint", (3,), TypeError),
     ("checkpoint", ("training.pt",), ValueError),
     ("random_state", (None,), ValueError, {"checkpoint": "x.safetensors"}),
-    ("hidden_layer", ("fc",), ValueError),
 )
 
 CHANGES = (
@@ -317,7 +315,6 @@ for call in (of_module, net):
     table(
         call,
         ("module__width", (-1,), RuntimeError),
-        ("module__width", (0,), ValueError, r"hidden\.weight"),
         ("module__width", ("x", None, 1.5, True), TypeError),
         ("module__foo", (3,), TypeError, "foo"),
         ("module__width", (3,), ValueError, "module__width", {"module": Pooled()}),
@@ -391,16 +388,14 @@ for odd, error in (
 
 # Theta0, its files and its architecture.
 NO_PATHS = (3, None, True, b"x.safetensors")
-for call in (mm.MLP, Architecture.of_perceptron):
-    table(
-        call,
-        *numbers("n_features", 0),
-        ("hidden_layer_sizes", ((0,), "ab"), ValueError),
-        ("n_classes", (-2,), ValueError),
-        ("activation", ("foo",), ValueError),
-        ("batch_norm", ("x",), ValueError),
-        **{"n_features": 4, "hidden_layer_sizes": (3,), "n_classes": 2},
-    )
+table(
+    mm.MLP,
+    *numbers("n_features", 0),
+    ("hidden_layer_sizes", ((0,), "ab"), ValueError),
+    ("n_classes", (-2,), ValueError),
+    ("activation", ("foo",), ValueError),
+    **{"n_features": 4, "hidden_layer_sizes": (3,), "n_classes": 2},
+)
 ARRAYS = (
     ("linears.0.bias.*infinity", "linears.0.bias", [1e300, 0, 0]),
     (r"linears.0.bias', \(1,\)", "linears.0.bias", [0.0]),

@@ -58,7 +58,7 @@ UNFLATTEN = torch.nn.Unflatten(1, (1, 8, 8))
 IMAGES = torch.nn.Sequential(UNFLATTEN, seeded(lambda: Conv(batch_norm=True)))
 KINDS = {
     "perceptron": tiny,
-    "coherence": partial(tiny, window=4, batch_size=8, batch_norm=True, **OTHER),
+    "coherence": partial(tiny, window=4, batch_size=8, **OTHER),
     "module": partial(MMDInitializer, module=IMAGES, n_perturbations=4, window=5, **SMALL),
     "no window ends": partial(tiny, window=100),
 }

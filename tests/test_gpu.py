@@ -12,7 +12,7 @@ from sklearn.preprocessing import StandardScaler
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from helpers import seeded, uniform_simplex
+from helpers import Unknown, normalized_mlp, seeded, uniform_simplex
 from module_zoo import rows
 from nets import Conv, digit_images
 from sklearn_mmdinit import (
@@ -22,12 +22,11 @@ from sklearn_mmdinit import (
     MMDObjective,
     NetClassifier,
     mmd_init_,
-    networks,
 )
 from sklearn_mmdinit._base.environment import torch_device
 from sklearn_mmdinit._base.random_streams import StepRandom
 from sklearn_mmdinit.losses import uniformity
-from sklearn_mmdinit.networks import gram
+from sklearn_mmdinit.networks import gram, noise
 from sklearn_mmdinit.training import cuda_graph
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
@@ -57,15 +56,16 @@ def test_draws_are_functions_of_seed_and_step():
     assert float(first.std()) == pytest.approx(1, abs=0.02)
 
 
+NORMALIZED = normalized_mlp(64, 12, 8, 2)
 COHERENCE = {"coherence": Coherence(batch_size=32)}
 VARIANTS = {
     "relu": {},
     "tanh": {"activation": "tanh"},
-    "batch norm": {"batch_norm": True},
+    "batch norm": {"module": NORMALIZED},
     "three classes": {"n_classes": 3},
-    "functional": {"sampler": "functional"},
+    "functional": {"module": Unknown, "module__hidden_layer_sizes": (12, 8)},
     "coherence": COHERENCE,
-    "coherence, batch norm": COHERENCE | {"batch_norm": True},
+    "coherence, batch norm": COHERENCE | {"module": NORMALIZED},
 }
 
 
@@ -75,13 +75,14 @@ def test_the_loss_falls_and_the_score_rises(params, X):
     start = tiny(**params, max_iter=0).fit(X)
     assert init.best_loss_ < 0.9 * init.loss_curve_[0]
     assert init.score(X) > start.score(X) + 0.02
-    assert all(type(W) is np.ndarray for W in init.coefs_), "what is learned is on the host"
+    arrays = init.theta0_.arrays.values()
+    assert all(type(array) is np.ndarray for array in arrays), "what is learned is on the host"
 
 
-@pytest.mark.parametrize("batch_norm", [False, True])
-def test_fit_is_max_iter_times_partial_fit(batch_norm, X):
+@pytest.mark.parametrize("network", [{}, {"module": NORMALIZED}])
+def test_fit_is_max_iter_times_partial_fit(network, X):
     # Sums on the device may be added up in any order.
-    params = {"batch_norm": batch_norm, "window": 3, "learning_rate_init": 1e-4, "max_iter": 2}
+    params = network | {"window": 3, "learning_rate_init": 1e-4, "max_iter": 2}
     whole, parts = tiny(**params).fit(X), tiny(**params)
     for _ in range(whole.max_iter):
         parts = pickle.loads(pickle.dumps(parts.partial_fit(X)))
@@ -109,12 +110,12 @@ def recordings(monkeypatch):
     ids=[*VARIANTS, "convolutions"],
 )
 def test_recorded_steps_are_those_of_single_operations(params, X, recordings, monkeypatch):
-    if "module" in params:
+    if params.get("module") is Conv:
         X, _ = digit_images(256, 2)
     params = {"learning_rate_init": 1e-4, "window": 1} | params
     recorded = tiny(**params).fit(X)
     # Those of the functional sampler where PyTorch can record what vmap does.
-    functional = "module" in params or params.get("sampler") == "functional"
+    functional = params.get("module") in (Conv, Unknown)
     assert recordings == [True] or functional
     recordings.clear()
     monkeypatch.setattr(cuda_graph, "_BY_OPERATIONS", 1 << 30)
@@ -133,7 +134,7 @@ def test_networks_in_several_chunks_are_recorded(X, recordings, monkeypatch):
     assert recordings == [True, True]
     assert chunks.loss_curve_[0] == pytest.approx(whole.loss_curve_[0], rel=0.1)
     # What is computed twice draws twice, from where its generator has gone back to.
-    monkeypatch.setattr(networks, "NUMBERS_KEPT", 1)
+    monkeypatch.setattr(noise, "NUMBERS_KEPT", 1)
     twice = tiny(learning_rate_init=1e-4, window=32).fit(X)
     assert len(recordings) == 2
     np.testing.assert_allclose(twice.loss_curve_, chunks.loss_curve_, rtol=1e-3)
@@ -243,7 +244,7 @@ def test_dropout_is_the_same_when_it_is_computed_again(monkeypatch):
     net, found = nn.Sequential(nn.Linear(64, 32), nn.Dropout(), nn.Linear(32, 2)).cuda(), []
     batch = torch.from_numpy(rows(8, 64)).cuda()
     for n_kept in (1 << 28, 0):
-        monkeypatch.setattr(networks, "NUMBERS_KEPT", n_kept)
+        monkeypatch.setattr(noise, "NUMBERS_KEPT", n_kept)
         torch.manual_seed(0)
         objective = MMDObjective(8, generator=torch.Generator().manual_seed(0))
         total = objective(net, batch).total

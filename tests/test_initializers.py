@@ -19,18 +19,20 @@ from sklearn.exceptions import ConvergenceWarning, DataConversionWarning, NotFit
 from sklearn.preprocessing import FunctionTransformer, StandardScaler, normalize
 from torch import nn
 
-from helpers import SAME_DRAWS, seeded
+from helpers import SAME_DRAWS, Unknown, normalized_mlp, seeded
 from nets import assert_same_arrays, assert_same_fit
 from sklearn_mmdinit import (
     Coherence,
-    MLPClassifier,
     MMDInitializer,
+    NetClassifier,
 )
+from sklearn_mmdinit._base.mlp import ACTIVATIONS
 from test_checkpoint import before_steps, interrupted_at
 
 # 80 rows by 16: five steps an epoch.
 BATCH, STEPS = 16, 5
-BATCH_NORM = pytest.mark.parametrize("batch_norm", [False, True])
+NORMALIZED = {"module": normalized_mlp(64, 12, 8, 2)}
+BATCH_NORM = pytest.mark.parametrize("params", [{}, NORMALIZED])
 
 
 @pytest.fixture(scope="module")
@@ -52,10 +54,10 @@ def copies_of(optimizer):
 # fit and partial_fit
 
 
-@pytest.mark.parametrize(("batch_norm", "window"), [(False, 3), (True, 100)])
-def test_fit_is_max_iter_times_partial_fit_in_other_processes(batch_norm, window, X):
-    fitted = tiny(batch_norm=batch_norm, window=window).fit(X)
-    epochs = tiny(batch_norm=batch_norm, window=window)
+@pytest.mark.parametrize("params", [{"window": 3}, NORMALIZED | {"window": 100}])
+def test_fit_is_max_iter_times_partial_fit_in_other_processes(params, X):
+    fitted = tiny(**params).fit(X)
+    epochs = tiny(**params)
     for _ in range(fitted.max_iter):
         epochs = pickle.loads(pickle.dumps(epochs.partial_fit(X)))
     assert_same_fit(epochs, fitted)
@@ -145,9 +147,7 @@ def test_a_fit_or_epoch_that_fails_or_is_interrupted_leaves_no_trace(X):
         {"hidden_layer_sizes": (6,)},
         {"n_classes": 3},
         {"activation": "tanh"},
-        {"batch_norm": True},
         {"init": "he"},
-        {"sampler": "functional"},
     ],
 )
 def test_partial_fit_refuses_another_network_than_it_began_with(changed, X):
@@ -179,7 +179,7 @@ def global_generators():
 
 def test_global_generators_are_left_alone_and_have_no_influence(X):
     before = global_generators()
-    init = tiny(batch_norm=True).fit(X)
+    init = tiny(**NORMALIZED).fit(X)
     init.partial_fit(X).score(X)
     init.transform(X)
     assert global_generators() == before
@@ -195,8 +195,8 @@ def test_global_generators_are_left_alone_and_have_no_influence(X):
 
 
 @BATCH_NORM
-def test_theta0_is_where_the_best_window_ends(batch_norm, X):
-    init, theta0s, weights = tiny(learning_rate_init=0.05, batch_norm=batch_norm), [], []
+def test_theta0_is_where_the_best_window_ends(params, X):
+    init, theta0s, weights = tiny(learning_rate_init=0.05, **params), [], []
     with before_steps(lambda n, optimizer: weights.append(copies_of(optimizer))):
         while len(theta0s) < 4 or np.argmin(init.loss_curve_) == len(theta0s) - 1:
             assert len(theta0s) < 12
@@ -261,7 +261,12 @@ def test_each_sampler_has_the_figures_of_version_0_1(sampler, n_classes, best_lo
     # Draws are the same as then; at rounding level figures depend on the processor.
     X = load_digits().data / 16
     init = MMDInitializer((40, 30), n_perturbations=16, max_iter=2, window=10, random_state=0)
-    init.set_params(n_classes=n_classes, sampler=sampler).fit(X)
+    init.set_params(n_classes=n_classes)
+    if sampler == "functional":
+        own = {"module": Unknown, "module__hidden_layer_sizes": (40, 30)}
+        init.set_params(hidden_layer_sizes=(392, 392, 392), **own)
+    init.fit(X)
+    assert init.sampler_ == sampler
     assert init.best_loss_ == pytest.approx(best_loss, rel=1e-3)
     assert init.score(X[:200]) == pytest.approx(score, rel=1e-3)
 
@@ -273,7 +278,7 @@ def test_with_coherence_running_statistics_are_those_of_all_rows_of_pairs(X):
     # As without the paper's terms, which look at two rows: a pass of these alone has other ones.
     of_terms = [
         tiny(
-            batch_norm=True,
+            **NORMALIZED,
             learning_rate_init=1e-12,
             batch_size=2,
             coherence=Coherence(batch_size=len(X), n_neighbors=5),
@@ -285,23 +290,22 @@ def test_with_coherence_running_statistics_are_those_of_all_rows_of_pairs(X):
         .theta0_.arrays
         for weight in (0.0, 1.0)
     ]
-    without, beside = ({k: v for k, v in a.items() if "norms.0" in k} for a in of_terms)
+    without, beside = ({k: v for k, v in a.items() if k.startswith("1.")} for a in of_terms)
     for name, value in without.items():
         np.testing.assert_allclose(beside[name], value, atol=1e-6, err_msg=name)
 
 
 def test_running_statistics_are_those_of_the_mini_batches_and_part_of_theta0(X):
     # So small a learning rate that float32 weights of ordinary size stay what they are.
-    init = tiny(batch_norm=True, learning_rate_init=1e-12, batch_size=len(X)).fit(X)
-    mean, var = np.zeros(12), np.ones(12)
-    H = X @ init.coefs_[0] + init.intercepts_[0]
+    init = tiny(**NORMALIZED, learning_rate_init=1e-12, batch_size=len(X)).fit(X)
+    mean, var, arrays = np.zeros(12), np.ones(12), init.theta0_.arrays
+    H = X @ arrays["0.weight"].T + arrays["0.bias"]
     for _ in range(init.max_iter):
         mean = 0.9 * mean + 0.1 * H.mean(axis=0)
         var = 0.9 * var + 0.1 * H.var(axis=0, ddof=1)
-    arrays = init.theta0_.arrays
-    np.testing.assert_allclose(arrays["norms.0.running_mean"], mean, atol=1e-5)
-    np.testing.assert_allclose(arrays["norms.0.running_var"], var, rtol=1e-4)
-    clf = MLPClassifier(warm_start_from=init, max_iter=0).fit(X, np.arange(len(X)) % 2)
+    np.testing.assert_allclose(arrays["1.running_mean"], mean, atol=1e-5)
+    np.testing.assert_allclose(arrays["1.running_var"], var, rtol=1e-4)
+    clf = NetClassifier(warm_start_from=init, max_iter=0).fit(X, np.arange(len(X)) % 2)
     assert_same_arrays(clf.theta0_, init.theta0_)
 
 
@@ -309,13 +313,13 @@ def test_running_statistics_are_those_of_the_mini_batches_and_part_of_theta0(X):
 
 
 @BATCH_NORM
-def test_score_is_a_function_of_whole_mini_batches_and_changes_nothing(batch_norm, X):
-    init = tiny(batch_norm=batch_norm).fit(X)
+def test_score_is_a_function_of_whole_mini_batches_and_changes_nothing(params, X):
+    init = tiny(**params).fit(X)
     before = joblib.hash(init)
     score = init.score(X)
     assert isinstance(score, float)
     assert init.score(X) == init.score(X.astype(np.float32)) == score
-    assert tiny(batch_norm=batch_norm).fit(X).score(X, y=np.zeros(len(X))) == score
+    assert tiny(**params).fit(X).score(X, y=np.zeros(len(X))) == score
     assert joblib.hash(init) == before
     assert init.score(X[: 2 * BATCH + 5]) == init.score(X[: 2 * BATCH])
     fewer = init.score(X[:5])
@@ -388,20 +392,11 @@ FORWARD = {
 }
 
 
-@BATCH_NORM
-@pytest.mark.parametrize("activation", FORWARD)
-def test_hidden_activations_are_those_of_a_numpy_network(batch_norm, activation, X):
-    init = tiny(activation=activation, batch_norm=batch_norm).fit(X)
-    H, arrays = X, init.theta0_.arrays
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_hidden_activations_are_those_of_a_numpy_network(activation, X):
+    init, H = tiny(activation=activation).fit(X), X
     for i in range(2):
-        H = H @ init.coefs_[i] + init.intercepts_[i]
-        if batch_norm:
-            w, b, mean, var = (
-                arrays[f"norms.{i}.{name}"]
-                for name in ("weight", "bias", "running_mean", "running_var")
-            )
-            H = (H - mean) / np.sqrt(var + 1e-5) * w + b
-        H = FORWARD[activation](H)
+        H = FORWARD[activation](H @ init.coefs_[i] + init.intercepts_[i])
     hidden = init.transform(X)
     assert hidden.dtype == np.float32
     np.testing.assert_allclose(hidden, normalize(H), rtol=1e-4, atol=1e-4)
@@ -439,7 +434,7 @@ def test_numbers_in_columns_of_other_types_are_numbers(X):
 
 
 def test_fewer_rows_than_a_mini_batch_are_one(X):
-    params = {"batch_norm": True, "window": 1, "max_iter": 3}
+    params = NORMALIZED | {"window": 1, "max_iter": 3}
     init = tiny(batch_size=1000, **params).fit(X[:2])
     assert [record["step"] for record in init.history_] == [1, 2, 3]
     assert_same_fit(tiny(batch_size=2, **params).fit(X[:2]), init)

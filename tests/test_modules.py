@@ -1,12 +1,5 @@
 """Any module through MMDInitializer and mmd_init_: what is learned, kept, copied and refused."""
 
-import multiprocessing
-import os
-import random
-import threading
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
-from functools import partial
 from types import SimpleNamespace
 
 import joblib
@@ -29,11 +22,11 @@ from sklearn_mmdinit import (
     Coherence,
     MLPClassifier,
     MMDInitializer,
-    MMDObjective,
     NetClassifier,
     Theta0,
     mmd_init_,
 )
+from sklearn_mmdinit._base.mlp import ACTIVATIONS
 from sklearn_mmdinit.networks.passes import plain_attention
 
 WALKS = Coherence(n_neighbors=3, batch_size=16)
@@ -99,13 +92,12 @@ def test_a_perceptron_that_is_given_as_a_module_is_the_built_in_one(coherence, t
 
 
 @pytest.mark.parametrize("sizes", [(), (5, 4)])
-@pytest.mark.parametrize("batch_norm", [False, True])
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
-def test_the_arguments_of_a_perceptron_say_what_passes_show(sizes, batch_norm, activation):
-    own = {"hidden_layer_sizes": sizes, "batch_norm": batch_norm, "activation": activation}
+def test_a_perceptron_learns_the_same_as_an_instance(sizes, activation):
+    own = {"hidden_layer_sizes": sizes, "activation": activation}
     X, fits, term = rows(40), [], WALKS if sizes else None
     fresh = small(None, **own, n_classes=3, max_iter=0).fit(X).to_module()
-    for params in (own | {"module": None, "n_classes": 3}, {"module": fresh}):  # is inspected
+    for params in (own | {"module": None, "n_classes": 3}, {"module": fresh}):
         fits.append(small(**params, coherence=term).fit(X))
     assert_same_fit(*fits)
     for name in ("n_classes", "last_layer", "digest", "input_shape"):
@@ -127,7 +119,7 @@ def test_what_works_in_place_on_its_input_learns_what_others_do():
 # Hooks
 
 
-@pytest.mark.parametrize("activation", ["relu", "tanh", "gelu"])
+@pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_hooks_see_what_each_layer_of_a_perceptron_returns(activation, X):
     X = X.reshape(len(X), -1)
     init = MMDInitializer((5, 5), activation=activation, n_perturbations=4, max_iter=1).fit(X)
@@ -156,25 +148,6 @@ def without_a_head(module):
 class Single(nn.ReLU):
     def forward(self, x):
         return super().forward(x.float())
-
-
-@pytest.mark.parametrize(
-    "draw",
-    [random.random, lambda: np.random.rand(), lambda: torch.rand(1)],  # noqa: NPY002
-    ids=["Python", "NumPy", "PyTorch"],
-)
-def test_a_module_that_draws_in_evaluation_mode_is_refused(draw):
-    class Drawing(nn.Linear):
-        def forward(self, X):
-            return super().forward(X) * draw()
-
-    init = small(Drawing(6, 2))
-    states = random.getstate(), str(np.random.get_state()), torch.get_rng_state()  # noqa: NPY002
-    for learner in (init, NetClassifier(warm_start_from=init, random_state=0)):
-        with pytest.raises(ValueError, match="Drawing draws random numbers in evaluation mode"):
-            learner.fit(rows(60), np.arange(60) % 2)
-    assert states[:2] == (random.getstate(), str(np.random.get_state()))  # noqa: NPY002
-    assert torch.equal(torch.get_rng_state(), states[2])
 
 
 def test_learning_is_the_cpu_s_whatever_the_default_device_is():
@@ -247,26 +220,6 @@ def test_settings_of_pytorch_come_back_when_the_last_one_leaves():
     assert attention_settings() == (False, False), "the other one is still there"
     second.__exit__(None, None, None)
     assert attention_settings() == (True, True)
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_settings_of_pytorch_come_back_in_a_process_forked_beside_a_pass():
-    inside, may_end = threading.Event(), threading.Event()
-
-    def other_thread():
-        with plain_attention():
-            inside.set()
-            may_end.wait(60)
-
-    with ThreadPoolExecutor(1) as pool:
-        passed = pool.submit(other_thread)
-        assert inside.wait(60)
-        with multiprocessing.get_context("fork").Pool(1) as child:
-            assert child.apply_async(attention_settings).get(60) == (True, True)
-        assert attention_settings() == (False, False), "here that pass goes on"
-        may_end.set()
-        passed.result()
 
 
 def test_a_softmax_at_the_end_is_told(X):
@@ -373,11 +326,6 @@ def test_hidden_activations_are_the_last_inputs_of_the_last_linear_layer(make, X
     assert init.get_feature_names_out().tolist() == names
 
 
-def test_a_last_layer_that_sees_more_than_a_row_for_each_example_is_told(X):
-    with pytest.raises(ValueError, match="must get one row for each of 4 examples"):
-        small(network("transformer"), hidden_layer="blocks.0.up", coherence="auto").fit(X)
-
-
 class Scaled(nn.Module):
     """Logits that are no layer's output."""
 
@@ -392,7 +340,7 @@ class Scaled(nn.Module):
 def test_features_without_a_last_linear_layer_have_no_names():
     init = small(Scaled).fit(rows(20))
     for method in (init.get_feature_names_out, lambda: init.transform(rows(20))):
-        with pytest.raises(ValueError, match=r"no linear layer of .*Scaled returns the logits"):
+        with pytest.raises(ValueError, match=r"the module .*Scaled has no hidden activations"):
             method()
 
 
@@ -411,104 +359,12 @@ def test_a_parametrized_head_is_a_linear_layer(norm):
     np.testing.assert_array_equal(clf.theta0_.arrays["0.weight"], init.theta0_.arrays["0.weight"])
 
 
-@pytest.mark.parametrize("hidden_layer", [None, "", "head"])
-def test_a_module_without_hidden_activations_has_one_message(hidden_layer):
+def test_a_module_without_hidden_activations_is_told():
     flat, conv = nn.Unflatten(1, (1, 6, 1)), nn.Sequential(nn.Conv2d(1, 4, 1), nn.Conv2d(4, 3, 1))
     pooled = nn.Sequential(flat, conv, nn.AdaptiveAvgPool2d(1), nn.Flatten())
-    for module, words in ((nn.Linear(6, 3), "is a single linear"), (pooled, "calls no nn.Linear")):
-        with pytest.raises(ValueError, match=rf"{words}.* no hidden activations"):
-            small(module, hidden_layer=hidden_layer, coherence="auto").fit(rows(40))
-
-
-def test_the_last_layer_is_told_by_name_where_it_cannot_be_found():
-    X, params = rows(40), {"coherence": "auto"}
-    with pytest.raises(
-        ValueError, match=r"no linear layer of .*Scaled returns the logits .*'body'"
-    ):
-        small(Scaled, **params).fit(X)
-    with pytest.raises(ValueError, match=r"one of \['body', 'head'\], got 'heat'"):
-        small(Scaled, hidden_layer="heat", **params).fit(X)
-    init = small(Scaled, hidden_layer="head", **params).fit(X)
-    assert init.transform(X).shape == (40, 5)
-
-
-def test_layers_that_take_no_part_are_told():
-    module = Scaled()
-    module.other = nn.Linear(5, 5)
-    with pytest.warns(
-        UserWarning, match=r"forward pass of the module Scaled does not use .*\['other'\]"
-    ):
-        small(module).fit(rows(16))
-
-
-class Hiding(nn.Module):
-    """Keeps some of its weights where PyTorch does not look, or where it does."""
-
-    def __init__(self, kept_in):
-        super().__init__()
-        layer, scale = nn.Linear(6, 5), torch.ones(5, requires_grad=True)
-        self.head = nn.Linear(5, 2)
-        self.body, self.scale = {
-            "a list": ([layer], 1.0),
-            "a dict": ({0: layer}, 1.0),
-            "a closure": ([lambda x: layer(x)], 1.0),
-            "an argument": ([partial(nn.functional.linear, weight=layer.weight)], 1.0),
-            "a tensor": (nn.ModuleList([layer]), scale),
-            "a list of PyTorch's": (nn.ModuleList([layer]), nn.Parameter(scale.detach())),
-        }[kept_in]
-
-    def forward(self, x):
-        return self.head((self.body[0](x) * self.scale).relu())
-
-
-HIDDEN_IN = ("a list", "a dict", "a closure", "an argument", "a tensor", "a list of PyTorch's")
-
-
-@pytest.mark.parametrize("kept_in", HIDDEN_IN)
-def test_weights_that_a_module_does_not_register_are_told(kept_in):
-    X, y = rows(16), np.arange(16) % 2
-    hidden = r"\(5,\)" if kept_in == "a tensor" else r"\(5, 6\)"
-    message = f"logits of Hiding depend on tensors of .*{hidden}.* neither learned nor part"
-    for look in (
-        lambda net: small(net, max_iter=1).fit(X),
-        lambda net: small(Hiding, module__kept_in=kept_in, max_iter=1).fit(X),
-        lambda net: mmd_init_(net, X, n_perturbations=4, max_iter=1),
-        lambda net: MMDObjective(4)(net, torch.from_numpy(X)),
-        lambda net: NetClassifier(net, max_iter=1).fit(X, y),
-    ):
-        warned = nullcontext() if kept_in == HIDDEN_IN[-1] else pytest.warns(match=message)
-        with warned:
-            look(Hiding(kept_in))
-
-
-class Fourier(nn.Module):
-    """Keeps a tensor in one of several ways."""
-
-    def __init__(self, kept, drawn=True):
-        super().__init__()
-        self.head = nn.Linear(5, 2)
-        tensor = torch.randn(6, 5) if drawn else torch.ones(6, 5)
-        if kept == "as an attribute":
-            self.waves = tensor
-        else:
-            self.register_buffer("waves", tensor, persistent=kept == "in theta0")
-
-    def forward(self, x):
-        return self.head(torch.cos(x @ self.waves))
-
-
-@pytest.mark.parametrize("kept", ["as an attribute", "not in state_dict"])
-def test_tensors_that_a_class_draws_and_theta0_lacks_are_told(kept):
-    X, y = rows(16), np.arange(16) % 2
-    init = small(Fourier, module__kept=kept, max_iter=1)
-    with pytest.warns(UserWarning, match=r"draws tensors \['waves'\] that its state_dict lacks"):
-        init.fit(X)
-    with pytest.warns(UserWarning, match=r"draws tensors \['waves'\] that its state_dict lacks"):
-        NetClassifier(warm_start_from=init, max_iter=1).fit(X, y)
-    # Nothing is lost of what is no random number, in theta0 or copied with an instance.
-    init.set_params(module__drawn=False).fit(X)
-    init.set_params(module__kept="in theta0", module__drawn=True).fit(X)
-    NetClassifier(seeded(lambda: Fourier(kept)), max_iter=1).fit(X, y)
+    for module in (nn.Linear(6, 3), pooled, Scaled()):
+        with pytest.raises(ValueError, match=r"no hidden activations.*end the module with an nn"):
+            small(module, coherence="auto").fit(rows(40))
 
 
 class Detached(nn.Module):
@@ -531,12 +387,11 @@ class Rectified(nn.BatchNorm1d):
         return super().forward(x).relu()
 
 
-@pytest.mark.parametrize("norms", [(Rectified(5),), (nn.BatchNorm1d(5), nn.BatchNorm1d(3))])
-def test_running_statistics_become_those_of_the_data(norms):
-    # One after the layer whose inputs are looked at, too.
-    net = seeded(lambda: nn.Sequential(nn.Linear(6, 5), norms[0], nn.Linear(5, 3), *norms[1:]))
-    walks = Coherence(n_neighbors=3, batch_size=40) if norms[1:] else None
-    init = small(net, hidden_layer="2", coherence=walks, batch_size=40, max_iter=100)
+@pytest.mark.parametrize(("norm", "coherent"), [(Rectified(5), False), (nn.BatchNorm1d(5), True)])
+def test_running_statistics_become_those_of_the_data(norm, coherent):
+    net = seeded(lambda: nn.Sequential(nn.Linear(6, 5), norm, nn.Linear(5, 3)))
+    walks = Coherence(n_neighbors=3, batch_size=40) if coherent else None
+    init = small(net, coherence=walks, batch_size=40, max_iter=100)
     X = torch.from_numpy(rows(40))
 
     @torch.no_grad()
@@ -566,7 +421,7 @@ def test_embeddings_get_whole_numbers():
     init = small(Words, n_classes=3, batch_size=20).fit(ids)
     assert init.n_features_in_ == 5
     assert init.theta0_.architecture.last_layer == "head"
-    assert init.sampler_ == init.config_.sampler == "functional"
+    assert init.sampler_ == "functional"
     assert not init.theta0_.arrays["table.weight"][0].any(), "the row for padding"
     module = seeded(Words)
     before = state_of(module)
@@ -621,36 +476,6 @@ def test_what_is_not_learned_is_as_before(X):
     changed = {n for n, value in module.state_dict().items() if not torch.equal(value, before[n])}
     assert "conv1.weight" not in changed
     assert {"fc2.weight", "norm1.running_mean", "norm1.num_batches_tracked"} <= changed
-
-
-class Casts(nn.Module):
-    """Casts between layers of types of their own."""
-
-    def __init__(self, first, last):
-        super().__init__()
-        self.types = first, last
-        self.body, self.head = nn.Linear(6, 5).to(first), nn.Linear(5, 3).to(last)
-
-    def forward(self, x):
-        first, last = self.types
-        return self.head(self.body(x.to(first)).relu().to(last))
-
-
-@pytest.mark.parametrize("first", [torch.float32, torch.float64, torch.bfloat16])
-@pytest.mark.parametrize("last", [torch.float32, torch.float64, torch.bfloat16])
-def test_a_module_that_casts_keeps_its_types(first, last):
-    X, y = rows(40), np.arange(40) % 3
-    module, types = Casts(first, last), 2 * [first] + 2 * [last]
-    init = small(module, coherence=WALKS).fit(X)
-    assert init.transform(X).dtype == np.float32
-    parts = small(module).partial_fit(X).partial_fit(X)
-    for name, array in small(module).fit(X).theta0_.arrays.items():
-        np.testing.assert_allclose(parts.theta0_.arrays[name], array, atol=1e-6)
-    clf = NetClassifier(warm_start_from=init, max_iter=1, random_state=0).fit(X, y)
-    assert clf.predict_proba(X).dtype == np.float32
-    mmd_init_(module, X, **SMALL)
-    for trained in (init.to_module(), clf.module_, module):
-        assert [p.dtype for p in trained.parameters()] == types
 
 
 def test_what_is_not_learned_is_not_rounded():

@@ -15,6 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import nn
 
 from sklearn_mmdinit import Coherence, MMDInitializer, NetClassifier
+from sklearn_mmdinit._base.mlp import ACTIVATIONS, INITS
 
 N_FEATURES = 4
 
@@ -36,16 +37,14 @@ PARAMETERS = {
 }
 OF_A_PERCEPTRON = {
     "hidden_layer_sizes": mostly(st.lists(st.integers(1, 5), max_size=3), 0, "x", (10**9, 10**9)),
-    "activation": mostly(st.sampled_from(["relu", "tanh", "gelu"]), "x", 3),
-    "batch_norm": st.booleans(),
-    "init": mostly(st.sampled_from(["xavier", "he"]), "x"),
+    "activation": mostly(st.sampled_from(sorted(ACTIVATIONS)), "x", 3),
+    "init": mostly(st.sampled_from(sorted(INITS)), "x"),
 }
 OF_MMD = {
     "n_perturbations": WHOLE,
     "perturbation_scale": NUMBERS,
     "uniformity_weight": NUMBERS,
     "detachment_weight": NUMBERS,
-    "sampler": mostly(st.sampled_from(["auto", "gram", "functional"]), "x"),
 }
 
 

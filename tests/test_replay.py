@@ -5,6 +5,7 @@ from contextlib import nullcontext
 import pytest
 import torch
 
+from helpers import Unknown, normalized_mlp
 from nets import Conv, digit_images
 from sklearn_mmdinit import Coherence, MMDInitializer
 from sklearn_mmdinit._base.random_streams import StepRandom
@@ -28,8 +29,12 @@ class NoValues(StepRandom):  # draws that have a shape alone
 
 VARIANTS = {
     "gelu": {"activation": "gelu", "init": "he"},
-    "tanh, functional": {"activation": "tanh", "sampler": "functional"},
-    "batch norm": {"batch_norm": True, "n_classes": 3},
+    "tanh, functional": {
+        "module": Unknown,
+        "module__hidden_layer_sizes": (12, 8),
+        "module__activation": "tanh",
+    },
+    "batch norm": {"module": normalized_mlp(64, 12, 8, 3)},
     "no hidden layer": {"hidden_layer_sizes": ()},
     "module": {"module": Conv, "module__width": 4},
     "coherence": {"coherence": Coherence()},
@@ -40,8 +45,8 @@ VARIANTS = {
 @pytest.mark.parametrize("params", VARIANTS.values(), ids=VARIANTS)
 def test_a_step_elsewhere_reads_no_value_and_uses_nothing_of_the_host(params, monkeypatch):
     X, sizes = digit_images(64, 2)[0], {"hidden_layer_sizes": (12, 8)}
-    if "module" not in params:
-        X, params = X.reshape(len(X), -1), sizes | params
+    X = X if params.get("module") is Conv else X.reshape(len(X), -1)
+    params = params if "module" in params else sizes | params
     params = {"n_perturbations": 8, "max_iter": 0, "random_state": 0} | params
     init = MMDInitializer(**params).fit(X)
     # Autocast does not know this device.

@@ -40,7 +40,7 @@ EXPECTED_FAILURES = {
 
 def estimators():
     short = {"max_iter": 1, "window": 2, "batch_size": 16, "n_perturbations": 4}
-    yield MMDInitializer((4, 3), coherence="auto", batch_norm=True, **short)
+    yield MMDInitializer((4, 3), coherence="auto", **short)
     yield MMDInitializer((4, 3), n_classes=3, **short)
     yield OrientedGradients()
     long, sgd = {"max_iter": 10, "learning_rate_init": 0.05}, {"optimizer": "sgd", "max_iter": 20}

@@ -11,17 +11,15 @@ import torch
 from helpers import seeded
 from nets import Conv, assert_same_arrays, digit_images
 from sklearn_mmdinit import MLP, MMDInitializer, NetClassifier, Theta0
-from sklearn_mmdinit.theta0 import Architecture, read_whole, set_theta0_, theta0_in, write_whole
+from sklearn_mmdinit.theta0 import read_whole, set_theta0_, theta0_in, write_whole
 
 
-def perceptron(sizes=(5, 4), activation="relu", batch_norm=False, n_features=3, n_classes=2):
+def perceptron(sizes=(5, 4), activation="relu", n_features=3, n_classes=2):
     """A theta0 of random arrays."""
-    shape = n_features, sizes, n_classes, activation, batch_norm
-    architecture, rng = Architecture.of_perceptron(*shape), np.random.default_rng(0)
-    arrays = {
-        name: rng.uniform(-1, 1, array.shape) if array.ndim else array.numpy()
-        for name, array in MLP(*shape).state_dict().items()
-    }
+    module, rng = MLP(n_features, sizes, n_classes, activation), np.random.default_rng(0)
+    init = MMDInitializer(sizes, n_classes=n_classes, activation=activation, max_iter=0)
+    architecture = init.fit(rng.normal(size=(4, n_features))).theta0_.architecture
+    arrays = {name: rng.uniform(-1, 1, p.shape) for name, p in module.named_parameters()}
     return Theta0(architecture, arrays)
 
 
@@ -38,9 +36,7 @@ def path(tmp_path):
 @pytest.fixture(scope="module")
 def of_module():
     """An initializer of a module of this project's tests."""
-    init = MMDInitializer(
-        module=Conv, module__width=3, module__batch_norm=True, n_perturbations=4, random_state=0
-    )
+    init = MMDInitializer(module=Conv, module__width=3, module__n_perturbations=4, random_state=0)
     return init.set_params(max_iter=1, batch_size=16).fit(digit_images(48)[0])
 
 
@@ -100,7 +96,7 @@ def test_round_trip_is_exact(theta0, of_module, path):
     for own in (
         theta0,
         Theta0(theta0.architecture, turned),
-        perceptron(batch_norm=True, activation="tanh"),
+        perceptron(activation="tanh"),
         perceptron(n_features=np.int64(3), n_classes=np.int64(2)),
         of_module.theta0_,
     ):
@@ -117,7 +113,7 @@ def test_a_file_is_replaced_whole_or_not_at_all(theta0, path, monkeypatch):
 
     monkeypatch.setattr(os, "replace", fail)
     with pytest.raises(OSError, match=r"theta0\.safetensors cannot be written: disk full"):
-        perceptron(batch_norm=True).save(path)
+        perceptron().save(path)
     assert path.read_bytes() == before
     assert os.listdir(path.parent) == [path.name], "nothing half-written is left"
 
@@ -147,15 +143,15 @@ def test_a_damaged_file_is_named(theta0, path):
 
 
 def test_a_module_of_its_kind_starts_there(of_module):
-    module, theta0 = Conv(2, 3, batch_norm=True).eval(), of_module.theta0_
+    module, theta0 = Conv(2, 3).eval(), of_module.theta0_
     set_theta0_(module, theta0)
     for name, value in module.state_dict().items():
         np.testing.assert_array_equal(value.numpy(), theta0.arrays[name], err_msg=name)
     assert not module.training
-    theta0 = perceptron(batch_norm=True)
+    theta0 = perceptron()
     with pytest.raises(ValueError, match="activation='relu', not 'tanh'"):
-        set_theta0_(MLP(3, (5, 4), 2, batch_norm=True, activation="tanh"), theta0)
-    module = MLP(3, (5, 4), 2, batch_norm=True)
+        set_theta0_(MLP(3, (5, 4), 2, activation="tanh"), theta0)
+    module = MLP(3, (5, 4), 2)
     set_theta0_(module, theta0)
     np.testing.assert_array_equal(module.linears[0].weight.detach(), theta0.coefs[0].T)
 
@@ -167,8 +163,8 @@ class Other(Conv):
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: Other(2, 3, batch_norm=True), r"Conv, but the module here is \S*\.Other"),
-        (lambda: Conv(2, 4, batch_norm=True), r"'conv.weight' has shape \(3,"),
+        (lambda: Other(2, 3), r"Conv, but the module here is \S*\.Other"),
+        (lambda: Conv(2, 4), r"'conv.weight' has shape \(3,"),
         (lambda: Conv(2, 3), "'norm.weight' has shape .* it is not there"),
     ],
 )

@@ -26,7 +26,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.pipeline import Pipeline, make_pipeline
 
-from protocol.networks import ConvNet
+from protocol.networks import ConvNet, NormalizedPerceptron
 from protocol.tasks import TRAIN_ROWS_PER_N, VALIDATION_ROWS_PER_N
 from protocol.theta0s import Pretrained, theta0_digest
 from rivals.starts import RandomLabels
@@ -154,7 +154,8 @@ class NetworkSettings:
 
     def initializer(self, pretraining: str, **params: Any) -> BaseEstimator:
         if pretraining == "rlabel":
-            return RandomLabels(**params, max_iter=self.epochs)
+            own = {name.removeprefix("module__"): value for name, value in params.items()}
+            return RandomLabels(**own, max_iter=self.epochs)
         if pretraining == "ours":
             return MMDInitializer(
                 **params,
@@ -199,9 +200,13 @@ def _network(
         params = {"module": ConvNet, **{f"module__{key}": v for key, v in parameters.items()}}
         return params, {"name": "convnet", "pretraining": name.rpartition("/")[2], **parameters}
     init, network, pretraining = name.split("/")
-    params = {"init": init, "batch_norm": network == "fcn+bn"}
-    params |= {"hidden_layer_sizes": settings.hidden_layer_sizes}
-    return params, params | {"pretraining": pretraining}
+    normalized = network == "fcn+bn"
+    of_mlp: dict[str, Any] = {"init": init, "hidden_layer_sizes": settings.hidden_layer_sizes}
+    identity = of_mlp | {"batch_norm": normalized, "pretraining": pretraining}
+    if normalized:
+        named = {f"module__{key}": value for key, value in of_mlp.items()}
+        return {"module": NormalizedPerceptron, **named}, identity
+    return of_mlp, identity
 
 
 def _classifier_of(params: dict[str, Any]) -> tuple[Any, dict[str, Any]]:

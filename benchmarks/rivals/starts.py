@@ -73,7 +73,7 @@ class RandomLabels(BaseEstimator):  # type: ignore[misc]
     hidden_layer_sizes: tuple[int, ...] = (392, 392, 392)
     n_classes: int = 2
     init: str = "xavier"
-    batch_norm: bool = False
+    module: Any = MLP  # its class, which takes these three
     learning_rate_init: float = 2e-4
     batch_size: int = 32
     max_iter: int = 5
@@ -82,16 +82,13 @@ class RandomLabels(BaseEstimator):  # type: ignore[misc]
     random_state: int = 0
 
     def fit(self, X: np.ndarray, y: Any = None) -> Self:
-        classifier = NetClassifier(
-            MLP,
-            module__hidden_layer_sizes=self.hidden_layer_sizes,
-            module__init=self.init,
-            module__batch_norm=self.batch_norm,
-            random_state=self.random_state,
-        )
+        own = {"hidden_layer_sizes": self.hidden_layer_sizes, "init": self.init}
+        params: dict[str, Any] = {f"module__{name}": value for name, value in own.items()}
+        classifier = NetClassifier(self.module, random_state=self.random_state, **params)
         fresh = fresh_theta0(classifier, X.shape[1], self.n_classes)
         device = "cpu" if self.device == "auto" else self.device
-        module = fresh.to_module().to(device)
+        module = self.module(X.shape[1], n_classes=self.n_classes, **own).to(device)
+        module.load_state_dict({n: torch.tensor(array) for n, array in fresh.arrays.items()})
         optimizer = torch.optim.Adam(module.parameters(), self.learning_rate_init, fused=True)
         losses: list[float] = []
         self.theta0_, self.best_loss_ = fresh, math.inf

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -12,8 +12,8 @@ from torch import nn
 
 from .validation import check_argument, check_fits_in_memory, check_widths, integers, one_of
 
-# None of them works in place, because hooks need the outputs of layers, for example to explain
-# predictions.
+# The layer of each activation. None of them works in place, because hooks need the outputs of
+# layers, for example to explain predictions.
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "relu": nn.ReLU,
     "tanh": nn.Tanh,
@@ -24,31 +24,6 @@ INITS: dict[str, Callable[[torch.Tensor], object]] = {
     "xavier": nn.init.xavier_uniform_,
     "he": partial(nn.init.kaiming_normal_, mode="fan_in", nonlinearity="relu"),
 }
-
-
-# Parameters of a perceptron's structure that users may choose, with the paper's values.
-PERCEPTRON_DEFAULTS: dict[str, Any] = {
-    "hidden_layer_sizes": (392, 392, 392),
-    "activation": "relu",
-    "batch_norm": False,
-}
-
-
-def checked_structure(
-    n_features: Any, hidden_layer_sizes: Any, n_classes: Any, activation: Any, batch_norm: Any
-) -> dict[str, Any]:
-    """The checked arguments that determine the structure of an :class:`MLP`."""
-    check_argument("n_features", n_features, integers(1))
-    check_argument("n_classes", n_classes, integers(1))
-    check_argument("activation", activation, one_of(ACTIVATIONS))
-    check_argument("batch_norm", batch_norm, "boolean")
-    return {
-        "n_features": int(n_features),
-        "hidden_layer_sizes": check_widths(hidden_layer_sizes),
-        "n_classes": int(n_classes),
-        "activation": str(activation),
-        "batch_norm": bool(batch_norm),
-    }
 
 
 class MLP(nn.Module):
@@ -64,8 +39,6 @@ class MLP(nn.Module):
         Number of logits.
     activation : {"relu", "tanh", "gelu"}, default="relu"
         Activation of the hidden layers.
-    batch_norm : bool, default=False
-        Whether to normalize each mini-batch before the activations.
     init : {"xavier", "he"}, default="xavier"
         Random initial weights: Glorot uniform or Kaiming normal (fan-in); biases are 0.
 
@@ -86,17 +59,22 @@ class MLP(nn.Module):
         hidden_layer_sizes: Sequence[int],
         n_classes: int,
         activation: str = "relu",
-        batch_norm: bool = False,
         init: str = "xavier",
     ) -> None:
         super().__init__()
-        keywords = checked_structure(
-            n_features, hidden_layer_sizes, n_classes, activation, batch_norm
-        )
+        check_argument("n_features", n_features, integers(1))
+        check_argument("n_classes", n_classes, integers(1))
+        check_argument("activation", activation, one_of(ACTIVATIONS))
         check_argument("init", init, one_of(INITS))
-        self.keywords = keywords  # theta0 describes the module by these
-        hidden_layer_sizes = keywords["hidden_layer_sizes"]
-        widths = (n_features, *hidden_layer_sizes, n_classes)
+        widths = int(n_features), *check_widths(hidden_layer_sizes), int(n_classes)
+        # Theta0 describes the module by these.
+        self.keywords: dict[str, Any] = {
+            "n_features": widths[0],
+            "hidden_layer_sizes": widths[1:-1],
+            "n_classes": widths[-1],
+            "activation": str(activation),
+            "init": str(init),
+        }
         # Training holds each weight, its gradient and two moments of Adam.
         check_fits_in_memory(
             4 * sum(a * b for a, b in pairwise(widths)), f"a perceptron of {widths=}"
@@ -105,9 +83,7 @@ class MLP(nn.Module):
         self.linears = nn.ModuleList(
             nn.Linear(n_in, n_out, device="meta") for n_in, n_out in pairwise(widths)
         )
-        normalized = hidden_layer_sizes if batch_norm else ()
-        self.norms = nn.ModuleList(nn.BatchNorm1d(width) for width in normalized)
-        self.activations = nn.ModuleList(ACTIVATIONS[activation]() for _ in hidden_layer_sizes)
+        self.activations = nn.ModuleList(ACTIVATIONS[activation]() for _ in widths[1:-1])
         for linear in self.linears:
             assert isinstance(linear, nn.Linear)
             # Always draws in float32, because other types give other random numbers.
@@ -118,11 +94,8 @@ class MLP(nn.Module):
 
     def layers(self) -> Iterator[nn.Module]:
         """The layers, in the order that the input passes them."""
-        for number, activation in enumerate(self.activations):
-            yield self.linears[number]
-            if self.norms:
-                yield self.norms[number]
-            yield activation
+        for linear, activation in zip(self.linears[:-1], self.activations, strict=True):
+            yield from (linear, activation)
         yield self.linears[-1]
 
     def forward(self, X: torch.Tensor) -> torch.Tensor:
@@ -130,9 +103,3 @@ class MLP(nn.Module):
         for layer in self.layers():
             X = layer(X)
         return X
-
-
-def mlp_without_weights(keywords: Mapping[str, Any]) -> MLP:
-    """An :class:`MLP` on the meta device: its arrays have names and shapes, but no numbers."""
-    with torch.device("meta"):
-        return MLP(**keywords)

@@ -88,13 +88,8 @@ class StepRandom:
         numbers = torch.empty(shape, device=self.device, dtype=torch.float32)
         return numbers.normal_(generator=self.generator)
 
-    def checkpointed(
-        self, function: Callable[[], torch.Tensor], *, draws: bool = False
-    ) -> torch.Tensor:
-        """``function()``, computed again with the same draws for its gradient, to save memory.
-
-        `draws`: whether it draws from PyTorch's global generators too.
-        """
+    def checkpointed(self, function: Callable[[], torch.Tensor]) -> torch.Tensor:
+        """``function()``, computed again with the same draws for its gradient, to save memory."""
         state = self.generator.get_state()
 
         def repeated(on_device: torch.Tensor) -> torch.Tensor:
@@ -103,9 +98,7 @@ class StepRandom:
 
         # `checkpoint` restores the global generators of the devices of its arguments.
         on_device = torch.empty(0, device=self.device)
-        result: torch.Tensor = checkpoint(
-            repeated, on_device, use_reentrant=False, preserve_rng_state=draws
-        )
+        result: torch.Tensor = checkpoint(repeated, on_device, use_reentrant=False)
         return result
 
     def simplex(self, n_samples: int, n_classes: int) -> torch.Tensor:

@@ -14,18 +14,10 @@ from torch import nn
 from .._base.environment import array_of
 from .._base.mlp import MLP
 from .._base.module_factory import ModuleFactory
-from .._base.validation import warn_user
 from ..theta0 import Architecture, Theta0, arrays_of, digest_of, put_arrays_, qualified_name
-from . import EMBEDDINGS, Tap
-from .info import (
-    N_EXAMPLES,
-    ModuleInfo,
-    inspect_logits,
-    inspect_module,
-    isolated_pass,
-    linear_layers,
-)
-from .passes import explained_single_row, hidden_activations, pretraining_mode_
+from .info import N_EXAMPLES, ModuleInfo, inspect_logits, inspect_module
+from .noise import EMBEDDINGS
+from .passes import hidden_activations, pretraining_mode_
 
 # Rows whose hidden activations are computed at a time, to bound the memory.
 _ROWS_AT_A_TIME = 1024
@@ -41,36 +33,13 @@ class NetworkBuilder:
     takes_integers: bool = False  # whether the module needs integers, not floats
 
     @classmethod
-    def of(
-        cls,
-        factory: ModuleFactory,
-        X: np.ndarray,
-        sampler: str = "auto",
-        hidden_layer: str | None = None,
-    ) -> tuple[NetworkBuilder, Theta0]:
+    def of(cls, factory: ModuleFactory, X: np.ndarray) -> tuple[NetworkBuilder, Theta0]:
         """Inspect a fresh module on rows of X (n, ...); the builder, and the module's weights."""
-        rows = X[np.arange(N_EXAMPLES) % len(X)]
-        factory = _with_casts(factory, rows)
         module = factory.build_to_train().cpu()
         fresh, integers = fresh_theta0(factory, module, X.shape[1:]), takes_integers(module)
-        known = _architecture_of_perceptron(factory, X)
-        if known is not None and sampler != "functional" and hidden_layer is None:
-            # The arguments of an MLP say all that a pass would show.
-            n = known.n_classes
-            n_hidden = len(known.keywords["hidden_layer_sizes"])
-            layers = "norms" if known.keywords["batch_norm"] else "linears"
-            taps = tuple(Tap(f"{layers}.{i}") for i in range(n_hidden))
-            info = ModuleInfo(n, "gram", taps=taps, last_layer=known.last_layer, n_biases=n)
-        else:
-            _warn_if_drawn(factory, module)
-            pretraining_mode_(module)
-            examples = as_examples(rows, integers)
-            info = inspect_module(module, examples, sampler, hidden_layer)
-            if info.draws:
-                raise ValueError(
-                    f"the module {qualified_name(module)} draws random numbers in evaluation mode, "
-                    "and random_state does not seed them; draw them only if self.training"
-                )
+        pretraining_mode_(module)
+        examples = as_examples(X[np.arange(N_EXAMPLES) % len(X)], integers)
+        info = inspect_module(module, examples)
         architecture = replace(
             fresh.architecture, n_classes=info.n_classes, last_layer=info.last_layer
         )
@@ -98,9 +67,8 @@ class NetworkBuilder:
         """
         module, last = self.factory.build(), self.known_last_layer()
         own = {id(parameter) for parameter in module.get_submodule(last).parameters()}
-        names = [
-            name for name, p in module.named_parameters(remove_duplicate=False) if id(p) in own
-        ]
+        every = module.named_parameters(remove_duplicate=False)
+        names = [name for name, parameter in every if id(parameter) in own]
         if any(name.rpartition(".")[0] != last for name in names):
             return theta0
         zeros = {name: np.zeros_like(theta0.arrays[name]) for name in names}
@@ -118,7 +86,7 @@ class NetworkBuilder:
         """Inputs (n, n_units) of the last linear layer at theta0."""
         network, last_layer = self.network_at(theta0, device).eval(), self.known_last_layer()
         parts = []
-        with explained_single_row(), torch.no_grad():
+        with torch.no_grad():
             # At least two rows: a batch norm without running statistics cannot pass one.
             for rows in gen_batches(len(X), _ROWS_AT_A_TIME, min_batch_size=2):
                 examples = self.as_examples(X[rows]).to(device)
@@ -133,13 +101,14 @@ class NetworkBuilder:
 
     def known_last_layer(self) -> str:
         """Name of the linear layer that returns the logits; a ValueError if none does."""
-        if self.info.last_layer:
-            return self.info.last_layer
-        linear = linear_layers(self.factory.build(), self.info.calls)
-        raise ValueError(
-            f"no linear layer of {self.architecture.module} returns the logits as they are; remove "
-            f"a softmax at the end, or name the last linear layer in hidden_layer, one of {linear}"
-        )
+        if not self.info.last_layer:
+            raise ValueError(
+                f"the module {self.architecture.module} has no hidden activations, which coherence "
+                "and features need: they are the inputs of a last nn.Linear that returns the "
+                "logits as they are; end the module with an nn.Linear after a hidden layer, "
+                "without a softmax"
+            )
+        return self.info.last_layer
 
 
 def takes_integers(module: nn.Module) -> bool:
@@ -152,37 +121,6 @@ def as_examples(X: np.ndarray, integers: bool) -> torch.Tensor:
     stay_integers = integers and np.asarray(X).dtype.kind in "iu"
     # A copy: rows may be read-only memory maps.
     return torch.from_numpy(np.array(X, dtype=np.int64 if stay_integers else np.float32))
-
-
-def _with_casts(factory: ModuleFactory, X: Any) -> ModuleFactory:
-    """The factory; with `casts` if the module fails on X in float32 and not in its own dtypes."""
-
-    def passes(module: nn.Module) -> bool:
-        module.cpu().eval()
-        examples = as_examples(X.toarray() if issparse(X) else X, takes_integers(module))
-        try:
-            with torch.no_grad(), isolated_pass(module):
-                module(examples)
-        except Exception:  # a later pass raises this error again
-            return False
-        return True
-
-    if factory.module is MLP:
-        return factory
-    module = factory.build()
-    arrays = (*module.parameters(), *module.buffers())
-    if all(array.dtype == torch.float32 for array in arrays if array.is_floating_point()):
-        return factory
-    casts = passes(module) and not passes(factory.build().float())
-    return replace(factory, casts=casts)
-
-
-def _architecture_of_perceptron(factory: ModuleFactory, X: Any) -> Architecture | None:
-    """The architecture of an MLP, without a pass; None for other modules, or if X does not fit."""
-    keywords = {name: value for name, value in factory.keywords.items() if name != "init"}
-    if factory.module is not MLP or X.shape[1:] != (keywords.get("n_features"),):
-        return None
-    return Architecture.of_perceptron(**keywords)
 
 
 def fresh_theta0(factory: ModuleFactory, module: nn.Module, input_shape: tuple[int, ...]) -> Theta0:
@@ -199,43 +137,12 @@ def fresh_theta0(factory: ModuleFactory, module: nn.Module, input_shape: tuple[i
     return Theta0(architecture, arrays)
 
 
-def module_to_train(factory: ModuleFactory, X: Any) -> tuple[ModuleFactory, nn.Module, Theta0]:
-    """For fine-tuning on rows X (n, ...): the factory, a new module of it, and its weights."""
-    rows = X[:N_EXAMPLES]
-    factory = _with_casts(factory, rows)
+def module_to_train(factory: ModuleFactory, X: Any) -> tuple[nn.Module, Theta0]:
+    """For fine-tuning on rows X (n, ...): a new module of the factory, and its weights."""
     module = factory.build_to_train()
-    if (known := _architecture_of_perceptron(factory, X)) is not None:
-        return factory, module, Theta0(known, arrays_of(module))
-    rows = rows.toarray() if issparse(rows) else rows
+    rows = X[:N_EXAMPLES].toarray() if issparse(X) else X[:N_EXAMPLES]
     fresh = fresh_theta0(factory, module, rows.shape[1:])
     examples = as_examples(rows, takes_integers(module))
     n_classes, last_layer = inspect_logits(module.cpu().eval(), examples)
-    _warn_if_drawn(factory, module)
     architecture = replace(fresh.architecture, n_classes=n_classes, last_layer=last_layer)
-    return factory, module, replace(fresh, architecture=architecture)
-
-
-def _warn_if_drawn(factory: ModuleFactory, module: nn.Module) -> None:
-    """Warn if each new module of a class draws different tensors that theta0 does not hold."""
-    kept = {} if isinstance(factory.module, nn.Module) else _not_in_theta0(module)
-    if not kept:
-        return
-    others = _not_in_theta0(replace(factory, seed=factory.seed + 1).build())
-    drawn = [n for n, value in kept.items() if n in others and not torch.equal(value, others[n])]
-    if drawn:
-        warn_user(
-            f"the module {type(module).__name__} draws tensors {drawn} that its state_dict lacks: "
-            "they are not part of theta0, and each new module draws different ones; store them "
-            "with register_buffer"
-        )
-
-
-def _not_in_theta0(module: nn.Module) -> dict[str, torch.Tensor]:
-    """Tensors among a module's attributes that its ``state_dict`` lacks, on the CPU."""
-    lacking = {}
-    for path, part in module.named_modules():
-        unsaved = {name: part._buffers.get(name) for name in part._non_persistent_buffers_set}
-        for name, value in {**vars(part), **unsaved}.items():
-            if isinstance(value, torch.Tensor) and not value.requires_grad:
-                lacking[f"{path}.{name}".removeprefix(".")] = value.cpu()
-    return lacking
+    return module, replace(fresh, architecture=architecture)

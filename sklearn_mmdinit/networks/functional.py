@@ -14,7 +14,7 @@ from torch import nn
 from torch.func import functional_call, vmap
 
 from .._base.random_streams import StepRandom
-from . import NUMBERS_ON_GPU, chunks_of_networks, parameter_stds
+from .noise import NUMBERS_ON_GPU, chunks_of_networks, parameter_stds
 from .passes import isolated, plain_attention
 
 # Numbers of a chunk of networks on a CPU. In smaller chunks the overhead of operations dominates;
@@ -32,13 +32,11 @@ def functional_logits(
     *,
     by_vmap: bool = True,
     n_activations: int = 0,
-    draws: bool = False,
 ) -> torch.Tensor:
     """Logits (K, B, d) of K networks around a module on X (B, ...).
 
     They are differentiable as often as the module is. `n_activations`: how many numbers a pass
-    computes for one example, which decides the size of a chunk. `draws`: whether the module draws
-    random numbers, as dropout does.
+    computes for one example, which decides the size of a chunk.
     """
     stds = parameter_stds(module, scale)
     parameters = {name: _in_default_layout(p) for name, p in module.named_parameters()}
@@ -68,7 +66,7 @@ def functional_logits(
             return torch.stack([network(noises) for noises in each])
 
     n_chunks = math.ceil(numbers / most)
-    chunks = chunks_of_networks(logits, n_copies, n_chunks, numbers, random, draws)
+    chunks = chunks_of_networks(logits, n_copies, n_chunks, numbers, random)
     return torch.cat([chunk() for chunk in chunks])
 
 

@@ -33,7 +33,7 @@ from .._base.chunks import chunked
 from .._base.environment import in_single_precision, refuse_second_derivative
 from .._base.mlp import MLP
 from .._base.random_streams import StepRandom
-from . import NUMBERS_ON_GPU, chunks_of_networks, paper_std, uses_batch_statistics
+from .noise import NUMBERS_ON_GPU, chunks_of_networks, paper_std, uses_batch_statistics
 
 # Layers without parameters that compute each number of their input on its own.
 _ELEMENTWISE = (
@@ -50,8 +50,7 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_
 _NUMBERS_IN_CACHE = 275_000
 _ARRAYS_A_LAYER = 3  # normals, outputs and activations
 # Weights are drawn directly if n_rows >= _MANY_ROWS * (n_in + 1), with 1 for the bias. This takes a
-# third to a tenth of the time. The value 1 would save time in more layers, but tests compare with
-# numbers that it would change.
+# third to a tenth of the time.
 _MANY_ROWS = 2
 
 # A pivot below this fraction of its diagonal entry is only rounding error: its row is a linear
@@ -98,7 +97,7 @@ def _flat(module: nn.Module) -> Iterator[nn.Module]:
     """Layers of an MLP or of nested nn.Sequential; any other module itself."""
     if type(module) is MLP:
         yield from module.layers()
-    elif type(module) is nn.Sequential and len(module):
+    elif isinstance(module, nn.Sequential) and type(module).forward is nn.Sequential.forward:
         for part in module:
             yield from _flat(part)
     else:
@@ -111,13 +110,10 @@ def gram_logits(
     n_copies: int,
     scale: float,
     random: StepRandom,
-    *,
-    draws: bool = False,
 ) -> torch.Tensor:
     """Logits (K, B, d) of K networks around the chain of :func:`gram_layers` on X (B, ...).
 
-    Differentiable once, with respect to the chain's parameters and X. `draws`: whether layers draw
-    random numbers, as dropout does.
+    Differentiable once, with respect to the chain's parameters and X.
     """
     linears = [i for i, layer in enumerate(layers) if isinstance(layer, nn.Linear)]
     before, after = layers[: linears[0]], layers[linears[0] :]
@@ -142,7 +138,7 @@ def gram_logits(
     else:
         n_chunks = math.ceil(numbers / NUMBERS_ON_GPU)
     logits = partial(_logits_of_chunk, after, H, L, scale)
-    chunks = chunks_of_networks(logits, n_copies, n_chunks, numbers, random, draws)
+    chunks = chunks_of_networks(logits, n_copies, n_chunks, numbers, random)
     parameters = [p for layer in after for p in layer.parameters()]
     result = chunked(lambda i: chunks[i](), len(chunks), [H, *parameters])
     return result.view(n_copies, n_rows, -1)

@@ -27,8 +27,8 @@ _COHERENT = {
     "max_iter": 0,  # replaced below
     **dict.fromkeys(PAPER_WEIGHTS, 0.0),
 }
-# With coherence and max_iter="auto" a training has at least n_samples / 20 steps, kept between these
-# limits, and at most the second of them.
+# With coherence and max_iter="auto" a training has at least n_samples / 20 steps, kept between
+# these limits, and at most the second of them.
 _ROWS_FOR_EACH_STEP, _FEWEST, _MOST = 20, 225, 3000
 
 # Weight of L_coh beside the paper's terms. Without them it only scales the loss.

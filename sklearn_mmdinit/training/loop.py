@@ -17,7 +17,7 @@ from .._base.threads import team, worthwhile_threads
 from ..losses import coherence
 from ..networks.builder import NetworkBuilder
 from ..networks.info import ModuleInfo
-from ..networks.passes import explained_single_row, hidden_activations
+from ..networks.passes import explained_single_row, hidden_activations, isolated
 from ..objective import paper_terms
 from ..theta0 import Theta0
 from .config import COHERENCE_WEIGHT, Config
@@ -41,7 +41,9 @@ def loss_terms(
     """
     terms: list[Any] = []
     if config.has_paper_terms:
-        terms = [*paper_terms(config, network, info, X[: config.batch_size], random)]
+        # Running statistics are those of all rows of coherence, where there are any.
+        with nullcontext() if config.coherence is None else isolated(network):
+            terms = [*paper_terms(config, network, info, X[: config.batch_size], random)]
     if config.coherence is not None:
         H = hidden_activations(network, X, info.last_layer)
         L_coh = coherence(H, info.n_biases, config.coherence.separation)

@@ -15,6 +15,7 @@ from sklearn.semi_supervised import LabelSpreading
 from data.datasets import Dataset, load_digits_dataset, standardize
 from protocol import contenders, methods
 from protocol.evaluation import Bench
+from protocol.networks import NormalizedPerceptron
 from protocol.tasks import random_tasks
 from rivals import starts
 from rivals.wrappers import (
@@ -27,6 +28,7 @@ from rivals.wrappers import (
     symmetric_graph,
 )
 from sklearn_mmdinit import MLPClassifier
+from sklearn_mmdinit.theta0 import put_arrays_
 
 
 @pytest.fixture(scope="module")
@@ -124,16 +126,18 @@ def test_hidden_activations_are_those_of_the_network(digits):
 
 def test_random_labels_teach_no_more_than_that_any_is_as_probable(digits):
     own = {"batch_size": 32, "learning_rate_init": 1e-2, "max_iter": 6}
-    init = starts.RandomLabels((24, 12), n_classes=3, batch_norm=True, window=4, **own).fit(digits)
+    own |= {"n_classes": 3, "module": NormalizedPerceptron}
+    init = starts.RandomLabels((24, 12), window=4, **own).fit(digits)
+    module = NormalizedPerceptron(64, (24, 12), 3)
+    put_arrays_(module, init.theta0_.arrays)
     with torch.no_grad():
-        proba = init.theta0_.to_module()(torch.from_numpy(digits[:64])).softmax(1)
+        proba = module(torch.from_numpy(digits[:64])).softmax(1)
     # The best window is one of luck: its labels can be told by chance alone.
     assert 0.9 * math.log(3) < init.best_loss_ < 1.2 * math.log(3)
     assert float(proba.mean(0).std()) < 0.2
-    fresh = starts.RandomLabels((24, 12), n_classes=3, batch_norm=True, window=999, **own).fit(
-        digits
-    )
-    assert not np.array_equal(init.theta0_.coefs[0], fresh.theta0_.coefs[0]), "no window has ended"
+    fresh = starts.RandomLabels((24, 12), window=999, **own).fit(digits)
+    first, same = (start.theta0_.arrays["0.weight"] for start in (init, fresh))
+    assert not np.array_equal(first, same), "no window has ended"
     assert fresh.best_loss_ == math.inf
 
 

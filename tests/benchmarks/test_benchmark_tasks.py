@@ -9,7 +9,7 @@ from sklearn.preprocessing import normalize
 from data.datasets import load_digits_dataset, standardize
 from nets import assert_same_arrays
 from protocol import methods
-from protocol.networks import ConvNet
+from protocol.networks import ConvNet, NormalizedPerceptron
 from protocol.tasks import Task, draw_rows, fit_seed, random_tasks, tasks_of_runs
 from protocol.theta0s import Pretrained, theta0_digest
 from sklearn_mmdinit import Coherence, MMDInitializer
@@ -168,10 +168,10 @@ def test_each_option_changes_the_pre_training_that_it_is_for_and_no_other():
 def test_pre_trainings_are_those_that_their_names_say():
     settings = methods.NetworkSettings((4,), epochs=7, n_perturbations=9, classes=3, kernels="mean")
     ours = MMDInitializer(
-        (4,),
         n_classes=3,
-        init="he",
-        batch_norm=True,
+        module=NormalizedPerceptron,
+        module__init="he",
+        module__hidden_layer_sizes=(4,),
         max_iter=7,
         n_perturbations=9,
         uniformity_weight=1 / 9,
