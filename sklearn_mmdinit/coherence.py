@@ -89,9 +89,8 @@ class Coherence(BaseEstimator):
         Neighbours are searched in the output of this transformer. A clone is fitted to the rows
         that ``fit`` gets, as an array without column names; a
         :class:`~sklearn.frozen.FrozenEstimator` is not fitted. For images, neighbours in
-        :class:`OrientedGradients` more often share a class. An
-        ``MMDInitializer(coherence=..., output="hidden")`` learns first, and neighbours are then
-        searched in its hidden activations.
+        :class:`OrientedGradients` more often share a class. An ``MMDInitializer(coherence=...)``
+        learns first, and neighbours are then searched in its features.
     augmentation : callable or None, default=None
         ``augmentation(rows, rng)`` takes rows (n, ...) and a :class:`numpy.random.Generator`, and
         returns rows of the same shape, each changed at random in a way that keeps its class. Both

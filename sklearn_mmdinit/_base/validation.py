@@ -6,7 +6,7 @@ import math
 import re
 import sys
 import warnings
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import wraps
@@ -15,7 +15,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 import psutil
-from scipy.sparse import issparse, vstack
+from scipy.sparse import issparse
 from sklearn.utils import gen_batches
 
 # Private in scikit-learn, which is why no other file imports it.
@@ -205,8 +205,6 @@ _SHORT = 0.1
 # Rows have one length if the relative difference is at most _SAME_LENGTH. Their values are too
 # small if the root mean square is below _SMALL. With few rows, equal lengths may be chance.
 _SMALL, _FEWEST_OF_ONE_LENGTH, _SAME_LENGTH = 0.2, 10, 1e-3
-# X and X_unlabelled may differ in scale by this factor.
-_LARGEST_RATIO = 3.0
 
 
 def _root_mean_squares(X: Any) -> np.ndarray:
@@ -253,19 +251,6 @@ def warn_if_unscaled(X: Any, names: Any = None) -> None:
     warn_user(f"X is not scaled: {reason}; {hint}")
 
 
-def warn_if_scaled_otherwise(X: Any, unlabelled: Collection[Any]) -> None:
-    """Warn if arrays of unlabelled rows have another scale than X."""
-    for rows in unlabelled:
-        sizes = [float(np.sqrt(np.square(_root_mean_squares(A)).mean())) for A in (X, rows)]
-        if max(sizes) > _LARGEST_RATIO * min(sizes):
-            warn_user(
-                f"X_unlabelled holds values of {_about(sizes[1])}, and X of {_about(sizes[0])}: "
-                "apply the same preprocessing to both; a Pipeline does so with "
-                'transform_input=["X_unlabelled"]'
-            )
-            return
-
-
 def _as_numbers(X: np.ndarray, names: Any = None) -> np.ndarray:
     """Objects or texts (n, ...) as float64; an error names the first that is no finite number."""
     if X.dtype.kind not in "mM":
@@ -306,11 +291,6 @@ def _not_finite(X: Any) -> Iterator[tuple[int, ...]]:
                 yield rows.start + row, *at
     elif X.dtype.kind == "O":
         yield from (at for at, value in np.ndenumerate(X) if _why_no_number(value) is not None)
-
-
-def joined(parts: Sequence[Any]) -> Any:
-    """Rows of several arrays, dense or CSR."""
-    return vstack(parts, format="csr") if any(map(issparse, parts)) else np.concatenate(parts)
 
 
 # Our errors report infinity and values too large for float32, so NumPy does not warn of them.
