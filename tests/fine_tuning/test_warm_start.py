@@ -184,9 +184,9 @@ def test_a_fitted_initializer_has_no_parameters_here(data, fitted):
     assert [name for name in clf.get_params() if "warm_start_from" in name] == ["warm_start_from"]
     clf.set_params(**clf.get_params())
     for one in (clf, MLPClassifier()):
-        with pytest.raises(ValueError, match="Invalid parameter 'warm_start_from__gain'"):
-            one.set_params(warm_start_from=fitted, warm_start_from__gain=2.0)
-    assert fitted.gain == "auto"
+        with pytest.raises(ValueError, match="Invalid parameter 'warm_start_from__batch_size'"):
+            one.set_params(warm_start_from=fitted, warm_start_from__batch_size=64)
+    assert fitted.batch_size != 64
     assert hasattr(fitted, "theta0_")
 
 
