@@ -27,7 +27,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 from torch import nn
 
-from ._base.environment import kept_generators
+from ._base.environment import own_generators
 from ._base.mlp import MLP, checked_structure, mlp_without_weights
 from ._base.module_factory import uncompiled
 from ._base.validation import POSITIVE, check_argument, shortened
@@ -288,7 +288,7 @@ class Theta0:
                 f"theta0 has only the arrays of the module {name}, not its class: use to_module() "
                 "of the initializer"
             )
-        with kept_generators():
+        with own_generators():
             module = MLP(**self.architecture.keywords)
         set_theta0_(module, self)
         return module

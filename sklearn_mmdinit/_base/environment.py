@@ -95,42 +95,25 @@ def check_float32(X: Any, name: str = "X") -> None:
 
 
 @contextmanager
-def kept_generators(gpus: Sequence[int] = ()) -> Iterator[None]:
-    """Restore the state of PyTorch's global generators after this block."""
-    with _generators_lock, torch.random.fork_rng(devices=list(gpus)):
-        yield
-
-
-@contextmanager
-def seeded_generators(seed: int, gpus: Sequence[int] = ()) -> Iterator[None]:
-    """Seed PyTorch's global generators in this block, and restore their state after it."""
-    with kept_generators(gpus):
-        torch.default_generator.manual_seed(seed)
-        for index in gpus:
-            torch.cuda.default_generators[index].manual_seed(seed)
-        yield
-
-
-@contextmanager
-def seeded_for_user_code(
-    seed: int, device: torch.device | None = None, further: Sequence[torch.Generator] = ()
+def own_generators(
+    seed: int | None = None, further: Sequence[torch.Generator] = ()
 ) -> Iterator[None]:
-    """Seed all generators that a user's code may draw from in this block; restore them after it.
+    """Restore all random generators after this block; with a seed they begin with it there.
 
-    These are the global generators of Python, of NumPy and of PyTorch (on the CPU, and on `device`
-    if it is a GPU), and the `further` ones.
+    These are the global ones of Python, of NumPy and of PyTorch, on the CPU and on all GPUs in use,
+    and the `further` ones.
     """
-    gpus = []
-    if device is not None and device.type == "cuda":
-        gpus = [torch.cuda.current_device() if device.index is None else device.index]
-    python_state, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002
-    states = [generator.get_state() for generator in further]
-    with seeded_generators(seed, gpus):
+    gpus = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else range(0)
+    with _generators_lock, torch.random.fork_rng(devices=list(gpus)):
+        python_state, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002
+        states = [generator.get_state() for generator in further]
         try:
-            random.seed(seed)
-            np.random.seed(seed)  # noqa: NPY002
-            for generator in further:
-                generator.manual_seed(seed)
+            if seed is not None:
+                random.seed(seed)
+                np.random.seed(seed)  # noqa: NPY002
+                of_gpus = (torch.cuda.default_generators[index] for index in gpus)
+                for generator in (torch.default_generator, *of_gpus, *further):
+                    generator.manual_seed(seed)
             yield
         finally:
             random.setstate(python_state)

@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 from torch.nn.parameter import is_lazy
 
-from .environment import seeded_generators
+from .environment import own_generators
 from .mlp import MLP, PERCEPTRON_DEFAULTS
 from .validation import add_error_context, check_widths, is_auto
 
@@ -104,9 +104,8 @@ class ModuleFactory:
             built = _copied(self.module, self.module)
         else:
             # All GPUs are seeded, because a class may make its weights on any device.
-            gpus = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
             call = f"{self.module.__name__} called with {dict(self.keywords)}"
-            with seeded_generators(self.seed, gpus), add_error_context(call):
+            with own_generators(self.seed), add_error_context(call):
                 built = self.module(**_copied(dict(self.keywords), self.module))
         for name, value in (*built.named_parameters(), *built.named_buffers()):
             label = f"{name!r} of the module {type(built).__name__}"

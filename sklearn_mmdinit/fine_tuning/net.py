@@ -28,7 +28,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.data import DataLoader, Dataset, Sampler
 from torch.utils.flop_counter import FlopCounterMode
 
-from .._base.environment import learned_is_finite, seeded_generators, with_gradients
+from .._base.environment import learned_is_finite, own_generators, with_gradients
 from .._base.mlp import MLP
 from .._base.module_factory import FAMILIAR, uncompiled
 from .._base.threads import worthwhile_threads
@@ -394,7 +394,7 @@ class Net(NeuralNetClassifier):
         if device.type == "cuda":
             gpus = [torch.cuda.current_device() if device.index is None else device.index]
         generators = [torch.default_generator, *(torch.cuda.default_generators[i] for i in gpus)]
-        with seeded_generators(self.seed, gpus):
+        with own_generators(self.seed):
             for generator, state in zip(generators, self.generator_states_, strict=False):
                 generator.set_state(state)
             yield

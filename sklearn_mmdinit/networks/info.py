@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from .._base.environment import kept_generators, with_gradients
+from .._base.environment import own_generators, with_gradients
 from .._base.random_streams import StepRandom
 from .._base.validation import add_error_context, warn_user
 from ..theta0 import qualified_name
@@ -242,16 +242,12 @@ def _observe(module: nn.Module, X: torch.Tensor) -> _Observed:
 @contextmanager
 def isolated_pass(module: nn.Module) -> Iterator[None]:
     """Restore the module's buffers and all random generators after this block."""
-    gpus = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
-    with kept_generators(gpus), isolated(module):
-        state, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002
+    with own_generators(), isolated(module):
         buffers_of = [(part, dict(part._buffers)) for part in module.modules()]
         values = [(buffer, buffer._version, buffer.clone()) for buffer in module.buffers()]
         try:
             yield
         finally:
-            random.setstate(state)
-            np.random.set_state(numpy_state)  # noqa: NPY002
             for part, buffers in buffers_of:
                 part._buffers.update(buffers)
             for buffer, version, value in values:
