@@ -215,10 +215,9 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         What ``transform`` returns: X itself, which carries theta0, or the last hidden activations.
     device : str, default="auto"
         Any of PyTorch's devices. "auto" takes CUDA where there is one.
-    verbose : int or "auto", default="auto"
+    verbose : bool or int, default=False
         Whether to show a progress bar, with the remaining time and the mean loss of the last
-        window. A positive number shows it at once, and 0 never. "auto" shows it after three
-        seconds, in a notebook or a terminal.
+        window.
     checkpoint : None, str or path-like, default=None
         A ``.safetensors`` file to which ``fit`` writes its training once a minute. After a kill or
         an interrupt the same call goes on from there. On a CPU the result is then bit for bit that
@@ -352,7 +351,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         "batch_norm": ["boolean"],
         "output": [checks.one_of(OUTPUTS)],
         "warm_start": ["boolean"],
-        "verbose": [Integral, checks.AUTO],
+        "verbose": [Integral],
         "n_perturbations": [checks.integers(2), checks.AUTO],  # the U-statistic divides by n - 1
         "learning_rate_init": [checks.POSITIVE, checks.AUTO],
         "batch_size": [checks.integers(1)],
@@ -382,7 +381,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         batch_norm: bool = False,
         output: str = "passthrough",
         device: str = "auto",
-        verbose: Any = "auto",
+        verbose: bool | int = False,
         checkpoint: Any = None,
         warm_start: bool = False,
         n_perturbations: Any = "auto",

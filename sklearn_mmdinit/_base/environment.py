@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import random
-import sys
 import threading
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -15,17 +12,11 @@ from typing import Any
 import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
+from tqdm import tqdm
 
 from .threads import num_threads_when_settled
 
-with warnings.catch_warnings():
-    # tqdm warns in a notebook without ipywidgets, and shows the bar as text there.
-    warnings.simplefilter("ignore")
-    from tqdm.auto import tqdm
-
 _WITH_AUTOCAST = ("cpu", "cuda", "mps", "xpu")  # kinds of devices
-_SECONDS_IN_LOG = 30.0  # between two updates of a bar in a log file, each a line
-_BAR_DELAY = 3.0  # seconds; shorter work shows no bar
 
 # One thread at a time uses PyTorch's global generators: restoring their state would otherwise
 # repeat or skip the draws of another thread.
@@ -159,22 +150,6 @@ def learned_is_finite(module: torch.nn.Module) -> bool:
     return all(bool(values.all()) for values in finite)
 
 
-def progress_bar(verbose: Any, **options: Any) -> Any:
-    """A bar of tqdm's: shown if `verbose` is positive, hidden if it is 0.
-
-    "auto" shows it after some seconds in a terminal or a notebook, but not in worker processes and
-    threads, whose bars would overwrite each other. If `verbose` is positive, a log file gets its
-    state twice a minute; with "auto" it gets nothing.
-    """
-    in_notebook = "ipykernel" in sys.modules
-    if not (in_notebook or sys.stderr.isatty()):
-        options |= {"mininterval": _SECONDS_IN_LOG, "maxinterval": _SECONDS_IN_LOG}
-    if not isinstance(verbose, str):
-        return tqdm(disable=verbose <= 0, **options)
-    options["leave"] = False  # a search of parameters would fill the screen with bars
-    in_main_thread = threading.current_thread() is threading.main_thread()
-    if multiprocessing.parent_process() or not in_main_thread:
-        return tqdm(disable=True, **options)
-    # disable=None hides the bar outside a terminal, and in a notebook without ipywidgets too.
-    hidden = False if in_notebook else None
-    return tqdm(disable=hidden, delay=_BAR_DELAY, **options)
+def progress_bar(verbose: bool | int, **options: Any) -> Any:
+    """A bar of tqdm's, shown on stderr if `verbose`."""
+    return tqdm(disable=not verbose, **options)
