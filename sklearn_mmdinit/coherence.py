@@ -24,7 +24,6 @@ from ._base.validation import (
     POSITIVE,
     add_error_context,
     check_parameters,
-    inside_another,
     integers,
     is_auto,
     numbers,
@@ -343,9 +342,8 @@ def fit_embedding(coherence: Coherence, X: np.ndarray, seed: int) -> Any:
         return None
     embedding = clone(coherence.embedding)
     seed_(embedding, seed)
-    with inside_another():
-        # A FrozenEstimator needs a y.
-        on_read_only(_name(embedding), lambda rows: embedding.fit(rows, None), X)
+    # A FrozenEstimator needs a y.
+    on_read_only(_name(embedding), lambda rows: embedding.fit(rows, None), X)
     return embedding
 
 

@@ -246,7 +246,7 @@ class EmbeddingClassifier(PartlyLabelled):
             initializer.set_params(coherence__walk_length=_WALK_LENGTH, **no_terms)
             features = LearnedFeatures([initializer], with_row=False)
         (seed,) = seeds_of(self.random_state, 1)
-        with checks.inside_another(), checks.add_error_context("features"):
+        with checks.add_error_context("features"):
             features = seeded(features, seed)
             seed_(features, seed)  # also the steps of a Pipeline
             return features.fit(_scaled(rows), y)

@@ -135,10 +135,7 @@ class _CarriesTheta0(_HiddenFeatures, auto_wrap_output_keys=None):  # type: igno
             As ``transform`` returns.
         """
         # Overrides scikit-learn's, which puts X into the container of set_output.
-        # An interrupt must raise: a Pipeline would cache half-trained weights.
-        with checks.inside_another():
-            self.fit(X, y)
-        return self.transform(X)
+        return self.fit(X, y).transform(X)
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Names of the columns that ``transform`` returns.
@@ -221,9 +218,10 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
     checkpoint : None, str or path-like, default=None
         A ``.safetensors`` file to which ``fit`` writes its training once a minute. After a kill or
         an interrupt the same call goes on from there. On a CPU the result is then bit for bit that
-        of a training without interruption. A file of other rows or parameters raises an error, so
-        each ``fit`` of a search needs a file of its own. ``partial_fit`` does not use the file. A
-        checkpoint needs a `random_state`.
+        of a training without interruption. A file of other rows, parameters or initial weights
+        raises an error, so each ``fit`` of a search needs a file of its own. A loader is known by
+        its length and first examples, a function by its name: where their code changes, take
+        another file. ``partial_fit`` does not use the file. A checkpoint needs a `random_state`.
     warm_start : bool, default=False
         Whether ``fit`` of a fitted initializer starts at its theta0, for example when new rows
         have arrived. The learning rate schedule, the optimizer and the graph are new. The network
@@ -500,13 +498,8 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn theta0 from unlabelled rows.
 
-        An interrupt (Ctrl-C) after the first window or epoch ends ``fit`` with a warning. Theta0 is
-        then what was learned up to the last window or epoch. ``partial_fit`` goes on from there,
-        and its first call completes the unfinished epoch. An earlier interrupt raises
-        KeyboardInterrupt. If a Pipeline, a classifier or another initializer calls ``fit``, an
-        interrupt ends the whole call, and only the checkpoint is kept. If a parameter search calls
-        ``fit`` of the initializer itself, the initializer counts as fitted, and the search goes on
-        with the next candidate; an interrupt before the first window or epoch ends the search.
+        An interrupt (Ctrl-C) raises KeyboardInterrupt, and the initializer stays as it was. With a
+        ``checkpoint`` the same call goes on from the last window or epoch.
 
         Parameters
         ----------
@@ -528,7 +521,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
             the checkpoint is damaged or of other data, parameters or initial weights.
         OSError
             If the checkpoint cannot be written, at the start or during training. At the end of
-            training, or after an interrupt, this gives only a warning.
+            training this gives only a warning.
         """
         return self._fit(X, y)
 
@@ -563,15 +556,8 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
             # it takes no step, but it builds the graph, which may raise an error.
             if last_epoch != state.n_ended or not config.max_iter:
                 self._train(X, coherence, config, state, last_epoch, epochs, checkpointer, autocast)
+        finally:  # also after an interrupt
             checkpointer.write_at_end()
-        except KeyboardInterrupt:
-            checkpointer.write_at_end()
-            last = checkpointer.last
-            if checks.is_inside_another() or last is None or last.step == 0:
-                raise
-            state = last
-            done = f"fitted up to step {state.step}; partial_fit goes on from there"
-            warn_user(f"interrupted: {done}", ConvergenceWarning)
         return self._store(X, config, state)
 
     @without_caller_settings()

@@ -61,7 +61,7 @@ def _learned(initializer: Any, name: str, X: np.ndarray, n_classes: int | None) 
     """The initializer, fitted to rows X."""
     # Only the number of classes in y affects an initializer.
     y = None if n_classes is None else range(n_classes)
-    with checks.inside_another(), checks.add_error_context(name):
+    with checks.add_error_context(name):
         return initializer.fit(X, y)
 
 

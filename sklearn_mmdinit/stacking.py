@@ -549,7 +549,7 @@ class StackedStartsClassifier(PartlyLabelled):
         if features is None:
             return None
         params = {"n_classes": len(self.classes_)} if checks.is_auto(features.n_classes) else {}
-        with checks.inside_another(), checks.add_error_context("features"):
+        with checks.add_error_context("features"):
             features = seeded(features, seed).set_params(**params)
             features.fit(checks.joined([X, *X_unlabelled]))
         learned = checks.is_auto(features.initializers) or _must_learn(features.initializers)

@@ -21,7 +21,7 @@ from torch import nn
 
 from ._base.mlp import MLP, PERCEPTRON_DEFAULTS
 from ._base.module_factory import ModuleFactory, factory_of_initializer
-from ._base.validation import add_error_context, inside_another, joined, shortened, warn_user
+from ._base.validation import add_error_context, joined, shortened, warn_user
 from .fine_tuning.head import SkipConnection, can_be_fitted
 from .networks.builder import fresh_theta0, module_to_train, takes_integers
 from .theta0 import Architecture, Theta0, load_theta0, set_theta0_, theta0_in
@@ -284,10 +284,8 @@ class Start:
         # Only the number of classes in y affects an initializer.
         y = range(self.architecture.n_classes)
         rows = joined([X, *X_unlabelled]) if X_unlabelled else X  # a memory map is not copied
-        with (
-            inside_another(),
-            add_error_context(f"{name_of(initializer)} learns from all rows, X and X_unlabelled"),
-        ):
+        context = f"{name_of(initializer)} learns from all rows, X and X_unlabelled"
+        with add_error_context(context):
             initializer.fit(rows, y)
         return replace(self, source=initializer, theta0=initializer.theta0_)
 

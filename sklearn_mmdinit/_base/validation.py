@@ -1,4 +1,4 @@
-"""Checks of parameters and rows; helpers of all estimators for errors, warnings and interrupts."""
+"""Checks of parameters and rows; helpers of all estimators for errors and warnings."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from contextvars import ContextVar
+from contextlib import contextmanager
 from functools import wraps
 from numbers import Integral, Real
 from typing import Any, ParamSpec, TypeVar
@@ -37,8 +36,6 @@ R = TypeVar("R")
 
 # Errors and warnings
 
-_INSIDE: ContextVar[bool] = ContextVar("inside", default=False)
-
 # Packages whose frames lie between the user's line and ours.
 _NOT_OF_THE_USER = {"sklearn_mmdinit", "sklearn", "skorch", "joblib", "torch", "contextlib"}
 
@@ -58,21 +55,6 @@ def all_or_nothing(method: Callable[P, R]) -> Callable[P, R]:
             raise
 
     return restoring
-
-
-@contextmanager
-def inside_another() -> Iterator[None]:
-    """Mark a ``fit`` in this block as part of a larger call: an interrupt then ends that call."""
-    token = _INSIDE.set(True)
-    try:
-        yield
-    finally:
-        _INSIDE.reset(token)
-
-
-def is_inside_another() -> bool:
-    """Whether this code runs in a block of :func:`inside_another`."""
-    return _INSIDE.get()
 
 
 @contextmanager
