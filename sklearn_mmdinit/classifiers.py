@@ -518,8 +518,6 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
         seeds, start = self._resolve(X_given, X)
         X = self._as_inputs(X)
         unlabelled = labels.validate_unlabelled(X_unlabelled, self._validated)
-        if not start.takes_integers:
-            checks.warn_if_scaled_otherwise(X, unlabelled)
         if unlabelled and not start.must_learn:
             checks.warn_user("X_unlabelled is not used: no initializer is fitted here")
         if start.must_learn and labelled.all() and not unlabelled:

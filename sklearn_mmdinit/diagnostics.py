@@ -24,7 +24,7 @@ from . import losses
 from ._base.environment import array_of, check_float32, without_caller_settings
 from ._base.module_factory import ModuleFactory
 from ._base.random_streams import StepRandom, seeds_of
-from ._base.validation import check_argument, check_fits_in_memory, integers, numbers
+from ._base.validation import check_argument, integers, numbers
 from .coherence import coherence_of
 from .fine_tuning import labels
 from .fine_tuning.head import body_of
@@ -91,7 +91,6 @@ class _Probe:
     def logits(self, examples: torch.Tensor, n: int, step: int = 0) -> torch.Tensor:
         """Logits (n, B, d) of perturbed networks; a ValueError where they are not finite."""
         info, random = self.builder.info, self._random.at(step)
-        check_fits_in_memory(3 * n * len(examples) * info.n_classes, f"n_perturbations={n}")
         logits = perturbed_logits(self.network, info, examples, n, self.scale, random)
         if not logits.isfinite().all():
             raise ValueError(

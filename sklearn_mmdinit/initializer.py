@@ -22,7 +22,7 @@ from ._base import validation as checks
 from ._base.environment import torch_device, without_caller_settings
 from ._base.mlp import ACTIVATIONS, INITS
 from ._base.random_streams import Purpose, permutation, seed_of, seeds_of
-from ._base.row_scale import RowMoments, warn_if_another_scale
+from ._base.row_scale import mean_and_variance, warn_if_another_scale
 from ._base.validation import warn_user
 from .coherence import (
     Coherence,
@@ -364,7 +364,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
     _state: State
     _n_classes_is_known: bool  # from labels, a parameter or the module
     # Mean and spread of the rows that theta0 was learned from; None if the module takes integers.
-    _moments: RowMoments | None
+    _moments: tuple[np.ndarray, np.ndarray] | None
 
     def __init__(
         self,
@@ -598,7 +598,6 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         else:
             config = self._config(len(X), coherence)
             self._check_unchanged(coherence, config)
-            self._moments = self._moments and self._moments.with_rows(X)
             # A copy, so that an epoch that fails or is interrupted leaves no trace.
             state = self._state.copied()
             if state.steps_in_epoch >= len(X) // config.rows_a_step:
@@ -629,7 +628,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         batches = self._row_batches(X, coherence, config, self._state.seed, for_score=True)
         loss = mean_loss(self._builder, batches, config, theta0, _FIRST_SCORE_STEP, device)
         if not math.isfinite(loss):
-            raise ValueError("the loss of X is not finite: values of X are too large; scale X")
+            raise checks.not_finite("the loss of X is")
         return -loss
 
     def to_module(self) -> nn.Module:
@@ -685,7 +684,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         )
         if not self._builder.takes_integers:
             checks.warn_if_unscaled(X, getattr(self, "feature_names_in_", None))
-        self._moments = None if self._builder.takes_integers else RowMoments().with_rows(X)
+        self._moments = None if self._builder.takes_integers else mean_and_variance(X)
         architecture = self._builder.architecture
         if not (checks.is_auto(self.n_classes) or self.n_classes == architecture.n_classes):
             raise ValueError(
@@ -805,10 +804,9 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         """Set the fitted attributes."""
         self._state, self.config_ = state, config
         theta0 = state.result(config)
-        if (moments := self._moments) is not None:
-            of_rows = (moments.mean, np.sqrt(moments.variance))
-            mean, spread = (array.reshape(X.shape[1:]) for array in of_rows)
-            theta0 = replace(theta0, row_mean=mean, row_spread=spread)
+        if self._moments is not None:
+            mean, variance = (array.reshape(X.shape[1:]) for array in self._moments)
+            theta0 = replace(theta0, row_mean=mean, row_spread=np.sqrt(variance))
         H = None
         if config.coherence is not None:
             rows = np.sort(permutation(state.seed, 0, len(X))[:_JUDGED_ROWS])

@@ -309,7 +309,6 @@ def jacobian_row_norm_moments(n_in: int, weight_std: float | None = None) -> Jac
     """
     check_argument("n_in", n_in, integers(1))
     check_argument("weight_std", weight_std, None, checks.POSITIVE)
-    checks.check_fits_in_memory(10 * n_in, f"{n_in=}")
     std = math.sqrt(2.0 / n_in) if weight_std is None else weight_std
     squared_mean = n_in * std**2 / 2.0
     n_active = np.arange(n_in + 1)

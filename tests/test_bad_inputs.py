@@ -33,7 +33,7 @@ import sklearn_mmdinit as mm
 from nets import Pooled
 from sklearn_mmdinit import diagnostics, losses, theory
 
-NAN, INF, HUGE = float("nan"), float("inf"), 10**12
+NAN, INF = float("nan"), float("inf")
 NOT_NUMBERS, NOT_INTEGERS = (True, "x", None, [1], 1j), (True, "x", 1.5, None, [1], {}, 1j)
 NOT_CHOICES = (3, "x", [1], NAN)
 EITHER = (ValueError, TypeError)
@@ -168,7 +168,7 @@ def table(call, *rows, **valid):
 
 INTEGERS = "batch_size window max_iter n_classes n_perturbations"
 WEIGHTS = "uniformity_weight degeneracy_weight detachment_weight"
-SIZES = (True, 0, (3, -1), (1.5,), "x", None, NAN, ((3,),), (10**9, 10**6), (HUGE,))
+SIZES = (True, 0, (3, -1), (1.5,), "x", None, NAN, ((3,),))
 table(
     initializer,
     *numbers(INTEGERS, -1, wrong=NOT_INTEGERS),
@@ -178,10 +178,7 @@ table(
     ("detachment_weight", (0,), ValueError, "_weight", dict.fromkeys(WEIGHTS.split(), 0)),
     *numbers("gain", 0, -1, NAN, INF, 1e300, 1e-300, wrong=(*NOT_NUMBERS, (1, 2), ["2", "3"])),
     ("gain", (2.0,), ValueError, {"activation": "tanh"}),
-    # Sizes beyond memory are refused before anything is allocated.
     ("hidden_layer_sizes", SIZES, ValueError),
-    ("n_classes n_perturbations", (HUGE,), ValueError),
-    ("n_classes", (10**7,), ValueError, "10000000"),
     ("hidden_layer_sizes", ((),), ValueError, {"coherence": "auto"}),
     ("activation init sampler output device batch_norm", NOT_CHOICES, ValueError),
     ("batch_size", (1,), ValueError, "batch_size.*1", {"batch_norm": True}),
@@ -255,7 +252,7 @@ table(
     *numbers("learning_rate_init", NAN, INF, -1, 0),
     ("optimizer device activation batch_norm class_weight", ("x", 3), ValueError),
     ("class_weight", ([1, 2, 3], {"zero": 2.0}, {0: 0, 1: 0}), ValueError),
-    ("hidden_layer_sizes", ("x", 0.5, True, (10**9, 10**6), (HUGE,)), ValueError),
+    ("hidden_layer_sizes", ("x", 0.5, True), ValueError),
     ("predict_nonlinearity", ("x", 3), EITHER),
     ("callbacks", ("x", 3, "disable"), EITHER),
     ("callbacks", ([3], [("a", 3)]), AttributeError),
@@ -396,13 +393,10 @@ for call in (of_module, net):
 table(net, ("module", (nn.Identity(),), ValueError, "Identity"))
 normed = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.Linear(3, 2))
 table(of_module, ("batch_size", (1,), ValueError, "single row: .*batch_size", {"module": normed}))
-# As many logits as no linear layer returns: memory is that of the third term.
-soft = nn.Sequential(nn.Linear(4, 100_000), nn.Tanh())
 table(
     of_module,
     ("activation", ("tanh",), ValueError, {"module": Pooled}),
     ("module__n_classes", (1,), ValueError, "Pooled", {"module": Pooled}),
-    ("module", (soft,), ValueError, "100000"),
 )
 
 # Rows.
@@ -412,18 +406,15 @@ ROWS = (
     ({"meta": torch.zeros(8, 4, device="meta")}, TypeError),
     ({"sparse_coo": torch.zeros(8, 4).to_sparse()}, TypeError),
 )
-# Columns that scikit-learn's "numeric" leaves as they are, and a column beside them.
 DATES = pd.date_range("2020", periods=8)
 COLUMNS = {
-    "'u'": pd.Categorical(["u", "v"] * 4),
-    "Interval": pd.cut(np.arange(8), 3),
-    "Timestamp": DATES,
-    "Timestamp.*UTC": DATES.tz_localize("UTC"),
-    "Timedelta": DATES - DATES[0],
-    r"\[1\]": [[1]] * 8,
+    "could not convert string to float: 'u'": ["u", "v"] * 4,
+    "dtype object: leave out or encode": pd.Categorical(["u", "v"] * 4),
+    "DateTime64": DATES,
 }
-FRAMES = {f"'c' holds {word}": pd.DataFrame({"a": X[:8, 0], "c": c}) for word, c in COLUMNS.items()}
-FRAMES["'c' holds 'v'"] = pl.DataFrame({"a": X[:8, 0], "c": ["v"] * 8})
+FRAMES = {word: pd.DataFrame({"a": X[:8, 0], "c": c}) for word, c in COLUMNS.items()}
+FRAMES["dtype datetime64"] = pd.DataFrame({"a": DATES, "c": DATES})
+FRAMES["dtype object: leave"] = pl.DataFrame({"a": X[:8, 0], "c": ["v"] * 8})
 of_frame = mm.MMDInitializer((3,), **SHORT).fit(pd.DataFrame(X[:, :2], columns=["a", "c"]))
 of_tables = (initializer, partial(classifier, y=y[:8]), partial(stacked, y=y[:8], classifiers=[]))
 for call in (*of_tables, of_frame.transform):
@@ -436,15 +427,6 @@ for call in (initializer, first_step, FITTED.score, eight, features, classifier(
 table(in_place, *(("data", *row) for row in ROWS))
 LAST = np.zeros((8, 6, 6, 3), dtype=np.float32)
 table(in_place, ("data", (LAST,), RuntimeError, "channels first"), module=nn.Conv2d(3, 2, 3))
-SPOILT = np.where((np.arange(24) == 5)[:, None] & (np.arange(4) > 1), [0, 0, NAN, INF], X)
-FRAME = pd.DataFrame(SPOILT, columns=[*"abcd"])
-table(
-    initializer,
-    ("X", {"row 5, column 2": SPOILT, "row 5, column 3": SPOILT[:, [0, 1, 1, 3]]}, ValueError),
-    ("X", (FRAME, FRAME.astype("Float64")), ValueError, "row 5, column 'c'"),
-)
-flat = nn.Sequential(nn.Flatten(), nn.Linear(4, 2))
-table(of_module, ("X", (SPOILT[..., None],), ValueError, r"row 5, at index \[2, 0\]"), module=flat)
 table(partial(diagnostics.dead_neuron_ratio, FITTED), *(("X", *row) for row in ROWS))
 table(FITTED.score, ("X", (np.where(X > 0, 3e38, -3e38),), ValueError, "loss|finite"))
 table(coherence(n_neighbors=5).score, ("X", (X[:4],), ValueError, "n_neighbors=5"))
@@ -458,7 +440,7 @@ for odd, error in (
     (dataset(lambda i: torch.zeros(4, device="meta")), TypeError),
     (dataset(lambda i: 1 / 0), ZeroDivisionError),
 ):
-    table(in_place, ("data", (odd, DataLoader(odd, 4)), error, "data|Odd|DataLoader"))
+    table(in_place, ("data", (odd, DataLoader(odd, 4)), error, "data|Odd|DataLoader|on meta"))
 
 # Theta0, its files and its architecture.
 NESTED = "[" * 5000 + "]" * 5000
@@ -538,7 +520,7 @@ table(
 )
 table(
     theory.jacobian_row_norm_moments,
-    *numbers("n_in", 0, HUGE, wrong=NOT_INTEGERS),
+    *numbers("n_in", 0, wrong=NOT_INTEGERS),
     ("weight_std", (0.0,), ValueError),
     n_in=3,
 )
@@ -551,7 +533,7 @@ for call in (diagnostics.degenerate_softmax_ratio, diagnostics.prediction_sample
         call,
         ("source", (None, "theta0", mm.MMDInitializer(), np.zeros(3)), EITHER, "Theta0"),
         ("X", {r"2 features|\(2,\)": X[:, :2], "2D|dim": X[0]}, ValueError),
-        *numbers("n_perturbations", 0, HUGE, wrong=NOT_INTEGERS),
+        *numbers("n_perturbations", 0, wrong=NOT_INTEGERS),
         *numbers("perturbation_scale", NAN, -1, 1e20, 1e30, 1e39, wrong=(True, "x", [1], 1j)),
         source=FITTED,
         X=X,

@@ -222,7 +222,6 @@ DESCRIPTIONS = {
     "nested": "[" * 200_000,
     "digest": {"digest": LONG},
     "parameters": {"parameters": [[LONG, LONG]]},
-    "layers": {"parameters": [["hidden_layer_sizes", repr((1,) * 100_000)]]},
     "a number": {"parameters": [["n_features", "9" * 400], ["hidden_layer_sizes", "(3,)"]]},
     "a field": {LONG: 1},
 }

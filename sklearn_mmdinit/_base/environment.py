@@ -53,13 +53,15 @@ def torch_device(device: Any) -> torch.device:
 
 
 def array_of(X: Any) -> Any:
-    """A tensor as an array (bfloat16 as float32); arrays and tables unchanged; else a TypeError."""
+    """Tensors as an array (bfloat16 as float32); arrays and tables unchanged; else a TypeError."""
     if isinstance(X, Dataset | DataLoader | Iterator):
         raise TypeError(
             f"rows must be in an array, a tensor or a table, got a {type(X).__name__}; pass "
             "torch.stack([x for x, *_ in dataset]) for a Dataset, or use mmd_init_, which reads a "
             "Dataset or a DataLoader"
         )
+    if isinstance(X, list) and X and isinstance(X[0], torch.Tensor):
+        X = torch.stack(X)
     if not isinstance(X, torch.Tensor):
         return X
     if X.is_meta or X.layout != torch.strided:
@@ -78,11 +80,9 @@ def check_float32(X: Any, name: str = "X") -> None:
     if X.dtype == np.float32 or 0 in X.shape:
         return
     # min and max need no temporary array: X may be a memory map larger than memory.
-    for extreme in (X.min(), X.max()):
-        with np.errstate(over="ignore"):
-            fits = np.isfinite(np.float32(extreme)) or not np.isfinite(extreme)
-        if not fits:
-            raise ValueError(f"{name} holds {float(extreme)!r}, which is too large for float32")
+    for extreme in map(float, (X.min(), X.max())):
+        if torch.finfo(torch.float32).max < abs(extreme) < np.inf:
+            raise ValueError(f"{name} holds {extreme!r}, which is too large for float32")
 
 
 @contextmanager

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .._base.validation import check_fits_in_memory, is_auto
-from ..networks.passes import ROWS_OF_JACOBIANS
+from .._base.validation import is_auto
 
 # Values of "auto": the paper's, and for coherence those found by benchmarks/coherence.py. That
 # benchmark uses other tasks than the report.
@@ -90,10 +89,7 @@ def resolve(
     n_classes: int,
     n_classes_is_known: bool = False,
 ) -> Config:
-    """Settings for valid parameters of an MMDInitializer; `coherence` is None or a Coherence.
-
-    Raises a ValueError if a step would not fit in memory.
-    """
+    """Settings for valid parameters of an MMDInitializer; `coherence` is None or a Coherence."""
     defaults: dict[str, Any] = dict(_PAPER)
     term, size, fewest, most = None, min(int(parameters["batch_size"]), n_rows), 0, 0
     if coherence is not None:
@@ -117,7 +113,7 @@ def resolve(
         name: default if is_auto(parameters[name]) else parameters[name]
         for name, default in defaults.items()
     }
-    config = Config(
+    return Config(
         n_classes=n_classes,
         learning_rate_init=float(chosen["learning_rate_init"]),
         batch_size=size,
@@ -135,11 +131,3 @@ def resolve(
         fewest_steps=fewest,
         most_steps=most,
     )
-    # Logits, probabilities and their gradient.
-    what = f"n_perturbations={config.n_perturbations} with {n_classes=}"
-    check_fits_in_memory(3 * config.rows_in_flight * n_classes, what)
-    if config.detachment_weight:
-        n_jacobians = min(config.batch_size, ROWS_OF_JACOBIANS)
-        what = f"the detachment term of {n_classes} classes (detachment_weight=0 leaves it out)"
-        check_fits_in_memory(7 * n_jacobians * n_classes**2, what)
-    return config

@@ -344,32 +344,7 @@ def test_other_kinds_of_rows_that_are_not_scaled():
     with pytest.warns(UserWarning, match="X is not scaled: it holds values of about 200;"):
         net.fit(pixels, y)
     net.fit(pixels / 255, y)
-    with pytest.warns(UserWarning, match="not scaled: its rows have lengths of about 0.02;"):
-        net.fit(pixels / 255**2, y)
+    net.fit(pixels / 255**2, y)
     X, y = on_scale(1000)
     with pytest.warns(UserWarning, match="column 1 holds"):
         MLPClassifier((3,), max_iter=0).fit(csr_array(X.to_numpy()), y)
-
-
-def test_rows_of_length_1_are_told_the_factor_that_they_need():
-    rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(40, 100)), np.arange(40) % 2
-    X /= np.linalg.norm(X, axis=1, keepdims=True)
-    clf = MLPClassifier((4,), warm_start_from=None, max_iter=1, random_state=0)
-    with pytest.warns(UserWarning, match=r"length of about 1, .*; multiply it by 10, here"):
-        clf.fit(X, y)
-    clf.fit(10 * X, y)
-    clf.fit(X * rng.uniform(0.5, 1.5, (40, 1)), y)
-
-
-def test_further_rows_on_another_scale_are_told():
-    (X, y), (further, _) = on_scale(1), on_scale(10, seed=1)
-    clf = MLPClassifier(warm_start_from=MMDInitializer((3,), max_iter=0), max_iter=0)
-    with pytest.warns(UserWarning, match=r"of about 5, and X of about 1: .*transform_input"):
-        clf.fit(X, y, X_unlabelled=further)
-    clf.fit(X[:20], y[:20], X_unlabelled=on_scale(1, seed=1)[0])
-    # Indices for an embedding have no scale.
-    tokens = np.random.default_rng(0).integers(10, size=(120, 5))
-    words = nn.Sequential(nn.Embedding(200, 4), nn.Flatten(), nn.Linear(20, 2))
-    init = MMDInitializer(module=words, max_iter=0)
-    NetClassifier(warm_start_from=init, max_iter=0).fit(tokens, y, X_unlabelled=tokens + 190)
