@@ -15,7 +15,6 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_memory
-from torch import nn
 
 from ._base.environment import array_of, check_float32
 from ._base.random_streams import Purpose, generator_of
@@ -27,22 +26,18 @@ from ._base.validation import (
     integers,
     is_auto,
     numbers,
-    repr_without_address,
     shortened,
     warn_user,
 )
 from .graph.edges import check_graph, is_matrix, neighbor_graph, on_read_only, seed_
 from .graph.neighbors import count_distinct
 from .graph.walks import Walk
-from .theta0 import arrays_of, theta0_in
-from .training.minibatches import augmented, augmented_on_device, takes_tensors
+from .training.minibatches import augmented
 
 __all__ = ["Coherence"]
 
 # The largest mean number of edges. Longer walks take much time and end at almost any row.
 _LONGEST = 10_000
-# Parameters that do not affect what is learned.
-_IDLE = {"checkpoint", "memory", "n_jobs", "verbose"}
 
 
 class Coherence(BaseEstimator):
@@ -275,29 +270,9 @@ def check_changes_rows(name: str, transformer: Any) -> None:
 # The settings of a checkpoint
 
 
-def settings_of(coherence: Coherence | None) -> dict[str, str]:
-    """Text for each parameter that affects what is learned, the same in every process."""
-    parameters = coherence.get_params() if coherence else {}
-    return {
-        f"coherence__{name}": _as_text(name, value)
-        for name, value in parameters.items()
-        if name.split("__")[-1] not in _IDLE
-    }
-
-
-def _as_text(name: str, value: Any) -> str:
-    """The class name of an estimator, because its parameters have their own texts; else a hash."""
-    theta0 = theta0_in(value.estimator if isinstance(value, FrozenEstimator) else value)
-    if theta0 is not None:
-        value = dict(theta0.arrays)
-    elif isinstance(value, nn.Module):
-        value = (repr_without_address(value), arrays_of(value))
-    elif isinstance(value, BaseEstimator) and not isinstance(value, FrozenEstimator):
-        return type(value).__name__
-    if (text := _hash(value)) is None:
-        hint = "it cannot be pickled; define it by name in a module, not as a lambda"
-        raise ValueError(f"a checkpoint cannot compare coherence__{name}={value!r}: {hint}")
-    return text
+def settings_of(coherence: Coherence | None) -> dict[str, Any]:
+    """The parameters that affect what is learned."""
+    return {n: v for n, v in vars(coherence).items() if n != "memory"} if coherence else {}
 
 
 def _hash(value: Any) -> str | None:

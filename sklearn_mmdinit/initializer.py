@@ -9,7 +9,6 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-import joblib
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
@@ -40,7 +39,7 @@ from .networks.builder import NetworkBuilder
 from .networks.info import SAMPLERS
 from .theta0 import Architecture, Theta0, checked_path
 from .training import Config, resolve
-from .training.checkpoint import Checkpointer
+from .training.checkpoint import Checkpointer, digest_of
 from .training.loop import mean_loss, train
 from .training.minibatches import PositivePairs, RowBatches
 from .training.schedule import SPAN, has_converged, is_still_falling
@@ -542,12 +541,13 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         y = labels.one_for_each_row(X, y)
         labels.warn_if_few(X, y)
         coherence = coherence_of(self.coherence, X)
-        config, fresh = self._begin(X, y, coherence, len(X) if epochs is None else epochs.n_rows)
+        n_rows = len(X) if epochs is None else epochs.n_rows
+        config, fresh = self._begin(X, y, coherence, n_rows)
         path = None if self.checkpoint is None else Path(self.checkpoint)
-        settings = {} if path is None else self._settings(X, coherence, config, fresh)
-        if path is not None and autocast is not None:
-            settings["autocast"] = str(autocast)
-        checkpointer = Checkpointer(path, settings, config.term_names)
+        digest = ""
+        if path is not None:
+            digest = self._digest(X, n_rows, str(autocast), coherence, config, fresh)
+        checkpointer = Checkpointer(path, digest)
         state = checkpointer.first_state(fresh)
         self._prepare(X, coherence, config, fresh.seed)
         last_epoch = None if config.ends_by_coherence else config.max_iter
@@ -785,20 +785,21 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
             pairs = PositivePairs(walk, length, seed, coherence.augmentation)
         return RowBatches(X, config.rows_a_step, seed, self._builder.as_examples, pairs)
 
-    def _settings(
-        self, X: np.ndarray, coherence: Coherence | None, config: Config, fresh: State
-    ) -> dict[str, str]:
-        """A text for everything that affects the training; a checkpoint must have equal texts."""
+    def _digest(
+        self,
+        X: np.ndarray,
+        n_rows: int,
+        autocast: str,
+        coherence: Coherence | None,
+        config: Config,
+        fresh: State,
+    ) -> str:
+        """A hash of everything that affects the training."""
         # The same rows have the same hash in any layout. Rows in C order are not copied.
         rows = np.ascontiguousarray(X, X.dtype.newbyteorder("="))
-        return {
-            "X": f"{rows.shape} {rows.dtype} {joblib.hash(rows, coerce_mmap=True)}",
-            "seed of random_state": str(fresh.seed),
-            "architecture": fresh.current.architecture.to_json(),
-            "initial weights": joblib.hash(dict(fresh.current.arrays)),
-            **{name: repr(value) for name, value in vars(config).items()},
-            **settings_of(coherence),
-        }
+        weights = fresh.current.architecture.to_json(), dict(fresh.current.arrays)
+        settings = vars(config), settings_of(coherence), autocast
+        return digest_of(rows, n_rows, fresh.seed, *weights, *settings)
 
     def _store(self, X: np.ndarray, config: Config, state: State) -> Self:
         """Set the fitted attributes."""
