@@ -9,10 +9,9 @@ from .initializer import MMDInitializer
 from .learned_features import LearnedFeatures
 from .mmd_init import mmd_init_
 from .objective import MMDObjective, MMDTerms
-from .random_view import RandomView
 from .stacking import StackedStartsClassifier
 from .theta0 import Architecture, Theta0, load_theta0, save_theta0
-from .transforms import OrientedGradients, RandomAffine, RandomCorruption
+from .transforms import OrientedGradients, RandomAffine, RandomView
 
 __version__ = "0.1.0"
 
@@ -29,7 +28,6 @@ __all__ = [
     "NetClassifier",
     "OrientedGradients",
     "RandomAffine",
-    "RandomCorruption",
     "RandomView",
     "StackedStartsClassifier",
     "Theta0",

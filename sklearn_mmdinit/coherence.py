@@ -16,8 +16,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_memory
 
-from ._base.environment import array_of, check_float32
-from ._base.random_streams import Purpose, generator_of
+from ._base.environment import check_float32
 from ._base.validation import (
     AUTO,
     POSITIVE,
@@ -103,16 +102,14 @@ class Coherence(BaseEstimator):
         ``MMDInitializer(coherence=..., output="hidden")`` learns first, and neighbours are then
         searched in its hidden activations.
     augmentation : callable or None, default=None
-        ``augmentation(rows, rng)`` takes rows (n, ...) and a :class:`numpy.random.Generator`, and
-        returns rows of the same shape, each changed at random in a way that keeps its class. Both
-        rows of every positive pair are augmented in each step. :class:`RandomAffine` is for images,
-        :class:`RandomCorruption` for tables. Neighbours are those of the unchanged rows.
-
-        The augmentation may also be an nn.Module, such as a transform of torchvision or kornia, or
-        a function of one argument (others may have defaults). It then takes a tensor (n, ...) on
-        the device of training, and draws from the global generators, which are seeded in each step
+        A function or nn.Module, such as a transform of torchvision or kornia. It takes a tensor
+        (n, ...) on the device of training, and returns one of the same shape there, each row
+        changed at random in a way that keeps its class. Both rows of every positive pair are
+        augmented in each step. It draws from the global generators, which are seeded in each step
         and restored. It is called once for the first inputs of all pairs, and once for the second
         inputs. So even a transform that draws once in a call changes them differently.
+        :class:`RandomAffine` is for drawings and digits, :class:`RandomView` for photographs.
+        Neighbours are those of the unchanged rows.
     memory : None, str or joblib.Memory, default=None
         Where joblib caches the neighbours, so that the next ``fit`` on these rows need not search.
 
@@ -121,7 +118,6 @@ class Coherence(BaseEstimator):
     MMDInitializer : Takes this as its parameter ``coherence``.
     OrientedGradients : An embedding of images.
     RandomAffine : An augmentation of images.
-    RandomCorruption : An augmentation of tables.
     RandomView : An augmentation of photographs.
     sklearn_mmdinit.diagnostics.coherence_kernel : C of a fitted initializer.
 
@@ -168,7 +164,7 @@ class Coherence(BaseEstimator):
         shared_neighbor_power: float = 2.0,
         graph: Any = None,
         embedding: Any = None,
-        augmentation: Callable[..., Any] | None = None,
+        augmentation: Callable[[torch.Tensor], torch.Tensor] | None = None,
         memory: Any = None,
     ) -> None:
         self.weight = weight
@@ -209,7 +205,7 @@ def check_coherence(coherence: Coherence) -> None:
     check_memory(coherence.memory)
     augmentation = coherence.augmentation
     if augmentation is not None and (isinstance(augmentation, type) or not callable(augmentation)):
-        valid = "None, a function of rows and a generator, or a module or function of one tensor"
+        valid = "None, or a module or function of one tensor"
         hint = f"; write {augmentation.__name__}()" if isinstance(augmentation, type) else ""
         raise TypeError(f"augmentation must be {valid}, got {augmentation!r}{hint}")
     if not has_graph(coherence):
@@ -297,13 +293,8 @@ def check_augmentation(
     if augmentation is None:
         return
     rows = X[np.tile(np.arange(min(coherence.batch_size, len(X))), 2)]
-    if takes_tensors(augmentation):
-        examples = as_examples(rows).to(device)
-        changed = array_of(augmented_on_device(augmentation, examples, 0, 0, check_values=True))
-    else:
-        changed = augmented(augmentation, rows, generator_of(0, Purpose.AUGMENTATION, 0))
-    first, second = np.split(changed, 2)
-    if not has_graph(coherence) and np.array_equal(first, second):
+    pairs = augmented(augmentation, as_examples(rows).to(device), 0, 0, check_values=True)
+    if not has_graph(coherence) and torch.equal(*pairs.chunk(2)):
         raise ValueError(
             f"augmentation={shortened(repr(augmentation))} changes both rows of a pair alike, and "
             "with n_neighbors=0 they are one row, so that there is nothing to learn: draw at "

@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin, 
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import check_is_fitted
+from torch import nn
 
 from ._base import validation as checks
 from ._base.environment import torch_device, without_caller_settings
@@ -18,7 +19,6 @@ from ._base.random_streams import seeds_of
 from .coherence import coherence_of
 from .fine_tuning import labels
 from .initializer import PAPER_WEIGHTS, MMDInitializer
-from .transforms import RandomCorruption
 from .warm_start import (
     check_feature_names,
     fitted_or_cloned,
@@ -43,7 +43,7 @@ def coherent_initializers(X: np.ndarray, **params: Any) -> list[MMDInitializer]:
     """
     params = dict.fromkeys(PAPER_WEIGHTS, 0.0) | params
     short: Any = coherence_of("auto", X)
-    short.set_params(walk_length=2.0, augmentation=RandomCorruption())
+    short.set_params(walk_length=2.0, augmentation=nn.Dropout(0.3))
     return [MMDInitializer(coherence=each, **params) for each in ("auto", short)]
 
 
@@ -95,7 +95,7 @@ class LearnedFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         The initializers that give the features. A fitted one, or a FrozenEstimator of one, is used
         as it is. An unfitted one is cloned, and the clone is fitted in ``fit``. "auto": two
         perceptrons, both without the paper's terms. One is ``MMDInitializer(coherence="auto")``,
-        the other has walks of 2 edges in the mean and :class:`RandomCorruption`. They take flat
+        the other has walks of 2 edges in the mean and dropout of the columns. They take flat
         rows. For images with three axes give initializers with a module.
     hidden_layer_sizes : int or sequence of int, default=(256, 256)
         Width of each hidden layer if `initializers` is "auto". Listed initializers have their own.

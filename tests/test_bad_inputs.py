@@ -39,7 +39,7 @@ NOT_CHOICES = (3, "x", [1], NAN)
 EITHER = (ValueError, TypeError)
 
 X, y = np.random.default_rng(0).normal(size=(24, 4)), np.arange(24) % 2
-IMAGES, RNG = np.zeros((3, 64)), np.random.default_rng(0)
+IMAGES = torch.zeros(3, 64)
 SHORT = {"n_perturbations": 4, "max_iter": 1, "random_state": 0}
 DATA = {"X", "y", "sample_weight", "X_unlabelled", "classes"}
 
@@ -82,12 +82,8 @@ def unfitted(name):
     return getattr(mm.MLPClassifier(), name)
 
 
-def affine(X=IMAGES, rng=RNG, **params):
-    return mm.RandomAffine(**params)(X, rng)
-
-
-def corruption(rng=RNG, **params):
-    return mm.RandomCorruption(**params)(X, rng)
+def affine(images=IMAGES, **params):
+    return mm.RandomAffine(**params)(images)
 
 
 def gradients(X=IMAGES, **params):
@@ -192,11 +188,10 @@ table(
 )
 
 CHANGES = (
-    lambda rows, rng: rows[:-1],
-    lambda rows, rng: rows > 0,
-    lambda rows, rng: None,
-    lambda rows, rng: rows * np.nan,
-    lambda rows, rng: np.full(rows.shape, 1e300),
+    lambda rows: rows[:-1],
+    lambda rows: rows > 0,
+    lambda rows: rows * np.nan,
+    lambda rows: torch.full(rows.shape, 1e300, dtype=torch.float64),
 )
 EMBEDDED = {
     r"embedding.*\(5, 2\)": lambda X: np.ones((5, 2)),
@@ -207,7 +202,7 @@ EMBEDDED = {
     "embedding.*read-only": lambda X: X.__imul__(2.0),
 }
 USELESS = (mm.MMDInitializer(coherence="auto"), make_pipeline(PCA(2), mm.MMDInitializer()))
-WITHOUT_GRAPH = {"n_neighbors": 0, "augmentation": mm.RandomCorruption()}
+WITHOUT_GRAPH = {"n_neighbors": 0, "augmentation": nn.Dropout(0.5)}
 NEGATIVE, MISSING = -np.eye(24, k=3), np.eye(24, k=-3) * np.nan
 MASKED = np.ma.masked_equal(np.eye(24, k=1), 0)
 table(
@@ -219,7 +214,7 @@ table(
     ("augmentation", (None,), ValueError, "pass an augmentation", WITHOUT_GRAPH),
     (
         "augmentation",
-        (nn.Flatten(), lambda rows, rng: rows + 1),
+        (nn.Flatten(), lambda rows: rows + 1),
         ValueError,
         "both rows of a pair alike",
         WITHOUT_GRAPH,
@@ -230,6 +225,7 @@ table(
     ("memory", (Path("cache"),), ValueError),
     ("augmentation", (mm.RandomAffine,), TypeError, r"augmentation.*write RandomAffine\(\)"),
     ("augmentation", CHANGES, ValueError),
+    ("augmentation", (lambda rows: None, lambda rows, rng: rows), TypeError),
     ("embedding", (PCA, WithoutSetParams()), TypeError),
     ("embedding", USELESS, ValueError),
     ("embedding", (PCA(3),), ValueError, {"graph": csr_array(np.eye(24, k=1))}),
@@ -340,16 +336,15 @@ table(
 )
 
 # Images and tables.
-OTHER_SHAPES = (np.zeros((3, 2, 1, 4, 8)), IMAGES[:, :63])
+OTHER_SHAPES = (torch.zeros(3, 2, 1, 4, 8), IMAGES[:, :63])
 table(
     affine,
     *numbers("degrees shift scale shear", NAN, -1, 1e7),
     ("mirror", ("no", 1), ValueError),
-    ("rng", (np.random.RandomState(0),), TypeError),
-    ("X", (IMAGES.astype(np.uint8),), EITHER, "uint8"),
-    ("X", OTHER_SHAPES, ValueError, "image_shape"),
+    ("images", (IMAGES.numpy(),), TypeError),
+    ("images", (IMAGES.byte(),), ValueError, "uint8"),
+    ("images", OTHER_SHAPES, ValueError, "image_shape"),
 )
-table(corruption, *numbers("p", NAN, -1, 1.1), ("rng", (np.random.RandomState(0),), TypeError))
 table(
     gradients,
     *numbers("cell_size n_orientations floor", -1),

@@ -4,6 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
+import torch
 from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.datasets import make_blobs
@@ -72,8 +73,8 @@ def test_history_and_its_loss_know_the_term(X):
 
 
 def test_pairs_of_one_row_need_no_graph(X):
-    def noise(rows, rng):
-        return rows + 0.3 * rng.normal(size=rows.shape)
+    def noise(rows):
+        return rows + 0.3 * torch.randn_like(rows)
 
     pairs = Coherence(n_neighbors=0, batch_size=40, separation=1.0, augmentation=noise)
     init = small(pairs, max_iter="auto", **ALONE).fit(X)

@@ -117,7 +117,7 @@ def test_auto_is_two_perceptrons_with_coherence(digits, monkeypatch):
     auto = LearnedFeatures(hidden_layer_sizes=(7,), random_state=0)
     long, corrupted = auto.fit(X).initializers_
     assert (long.config_.coherence.walk_length, corrupted.config_.coherence.walk_length) == (40, 2)
-    assert "RandomCorruption" in repr(corrupted)
+    assert "Dropout" in repr(corrupted)
     assert auto.transform(X).shape == (120, 64 + 7 + 7)
     logistic = make_pipeline(FrozenEstimator(auto), LogisticRegression(C=100, max_iter=1000))
     assert logistic.fit(X[:60], y[:60]).score(X[60:], y[60:]) > 0.7
