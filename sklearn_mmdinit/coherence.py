@@ -230,8 +230,8 @@ def _check_without_graph(coherence: Coherence) -> None:
     if coherence.augmentation is None:
         raise ValueError(
             "n_neighbors=0 makes each positive pair of one row, and nothing changes it: pass an "
-            "augmentation, such as RandomView() for photographs. Leave n_neighbors out if a loader "
-            "gives two views, or if pairs are to be neighbours"
+            "augmentation, such as RandomView() for photographs. Leave n_neighbors out if pairs "
+            "are to be neighbours, or the two views that a loader gives with views=2"
         )
     for name, value in choices_of_neighbors(coherence).items():
         raise ValueError(
