@@ -8,9 +8,8 @@ from .embedding_classifier import EmbeddingClassifier
 from .initializer import MMDInitializer
 from .mmd_init import mmd_init_
 from .objective import MMDObjective
-from .random_view import RandomView
 from .theta0 import Theta0
-from .transforms import OrientedGradients, RandomAffine
+from .transforms import OrientedGradients, RandomAffine, RandomView
 
 __version__ = "0.1.0"
 

@@ -15,7 +15,7 @@ from . import warm_start
 from ._base import module_factory as factories
 from ._base import validation as checks
 from ._base.environment import (
-    seeded_for_user_code,
+    own_generators,
     torch_device,
     with_gradients,
     without_caller_settings,
@@ -378,7 +378,7 @@ class NetClassifier(factories.ExtraParamsMixin, ClassifierMixin, BaseEstimator):
             start = start.learned(X_given, y, initializer_seed)
         self.theta0_ = start.theta0
         self.initializer_ = None if isinstance(start.source, Theta0) else start.source
-        with with_gradients(), seeded_for_user_code(seed, device):
+        with with_gradients(), own_generators(seed):
             self.net_ = net.build_net(
                 start.build,
                 rows,

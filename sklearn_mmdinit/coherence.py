@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any, ClassVar
 
-import joblib
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, clone
-from sklearn.frozen import FrozenEstimator
 from sklearn.utils import check_array
-from torch import nn
 
-from ._base.environment import array_of, check_float32
-from ._base.random_streams import Purpose, generator_of
+from ._base.environment import check_float32
 from ._base.validation import (
     AUTO,
     add_error_context,
@@ -24,21 +19,17 @@ from ._base.validation import (
     integers,
     is_auto,
     numbers,
-    repr_without_address,
     shortened,
 )
 from .graph.edges import check_graph, neighbor_graph, on_read_only, seed_
 from .graph.neighbors import count_distinct
 from .graph.walks import Walk
-from .theta0 import arrays_of, theta0_in
-from .training.minibatches import augmented, augmented_on_device, takes_tensors
+from .training.minibatches import augmented
 
 __all__ = ["Coherence"]
 
 # The largest mean number of edges. Longer walks take much time and end at almost any row.
 _LONGEST = 10_000
-# Parameters that do not affect what is learned.
-_IDLE = {"checkpoint", "memory", "n_jobs", "verbose"}
 
 
 class Coherence(BaseEstimator):
@@ -92,16 +83,14 @@ class Coherence(BaseEstimator):
         :class:`OrientedGradients` more often share a class. An ``MMDInitializer(coherence=...)``
         learns first, and neighbours are then searched in its features.
     augmentation : callable or None, default=None
-        ``augmentation(rows, rng)`` takes rows (n, ...) and a :class:`numpy.random.Generator`, and
-        returns rows of the same shape, each changed at random in a way that keeps its class. Both
-        rows of every positive pair are augmented in each step. :class:`RandomAffine` is for images.
-        Neighbours are those of the unchanged rows.
-
-        The augmentation may also be an nn.Module, such as a transform of torchvision or kornia, or
-        a function of one argument (others may have defaults). It then takes a tensor (n, ...) on
-        the device of training, and draws from the global generators, which are seeded in each step
+        A function or nn.Module, such as a transform of torchvision or kornia. It takes a tensor
+        (n, ...) on the device of training, and returns one of the same shape there, each row
+        changed at random in a way that keeps its class. Both rows of every positive pair are
+        augmented in each step. It draws from the global generators, which are seeded in each step
         and restored. It is called once for the first inputs of all pairs, and once for the second
         inputs. So even a transform that draws once in a call changes them differently.
+        :class:`RandomAffine` is for drawings and digits, :class:`RandomView` for photographs.
+        Neighbours are those of the unchanged rows.
 
     See Also
     --------
@@ -150,7 +139,7 @@ class Coherence(BaseEstimator):
         n_components: int | str | None = "auto",
         graph: Any = None,
         embedding: Any = None,
-        augmentation: Callable[..., Any] | None = None,
+        augmentation: Callable[[torch.Tensor], torch.Tensor] | None = None,
     ) -> None:
         self.separation = separation
         self.walk_length = walk_length
@@ -186,7 +175,7 @@ def check_coherence(coherence: Coherence) -> None:
     check_graph(coherence.graph)
     augmentation = coherence.augmentation
     if augmentation is not None and (isinstance(augmentation, type) or not callable(augmentation)):
-        valid = "None, a function of rows and a generator, or a module or function of one tensor"
+        valid = "None, or a module or function of one tensor"
         hint = f"; write {augmentation.__name__}()" if isinstance(augmentation, type) else ""
         raise TypeError(f"augmentation must be {valid}, got {augmentation!r}{hint}")
     if not has_graph(coherence):
@@ -211,8 +200,8 @@ def _check_without_graph(coherence: Coherence) -> None:
     if coherence.augmentation is None:
         raise ValueError(
             "n_neighbors=0 makes each positive pair of one row, and nothing changes it: pass an "
-            "augmentation, such as RandomView() for photographs. Leave n_neighbors out if a loader "
-            "gives two views, or if pairs are to be neighbours"
+            "augmentation, such as RandomView() for photographs. Leave n_neighbors out if pairs "
+            "are to be neighbours, or the two views that a loader gives with views=2"
         )
     for name, value in choices_of_neighbors(coherence).items():
         raise ValueError(
@@ -232,42 +221,6 @@ def _check_embedding(coherence: Coherence) -> None:
         raise ValueError("embedding has no effect if the graph is a matrix; use one of the two")
 
 
-# The settings of a checkpoint
-
-
-def settings_of(coherence: Coherence | None) -> dict[str, str]:
-    """Text for each parameter that affects what is learned, the same in every process."""
-    parameters = coherence.get_params() if coherence else {}
-    return {
-        f"coherence__{name}": _as_text(name, value)
-        for name, value in parameters.items()
-        if name.split("__")[-1] not in _IDLE
-    }
-
-
-def _as_text(name: str, value: Any) -> str:
-    """The class name of an estimator, because its parameters have their own texts; else a hash."""
-    theta0 = theta0_in(value.estimator if isinstance(value, FrozenEstimator) else value)
-    if theta0 is not None:
-        value = dict(theta0.arrays)
-    elif isinstance(value, nn.Module):
-        value = (repr_without_address(value), arrays_of(value))
-    elif isinstance(value, BaseEstimator) and not isinstance(value, FrozenEstimator):
-        return type(value).__name__
-    if (text := _hash(value)) is None:
-        hint = "it cannot be pickled; define it by name in a module, not as a lambda"
-        raise ValueError(f"a checkpoint cannot compare coherence__{name}={value!r}: {hint}")
-    return text
-
-
-def _hash(value: Any) -> str | None:
-    """A hash of a value's contents, or of a function's name; None if it cannot be pickled."""
-    try:
-        return str(joblib.hash(value))
-    except (pickle.PicklingError, AttributeError, TypeError):
-        return None
-
-
 # The embedding and the graph
 
 
@@ -282,13 +235,8 @@ def check_augmentation(
     if augmentation is None:
         return
     rows = X[np.tile(np.arange(min(coherence.batch_size, len(X))), 2)]
-    if takes_tensors(augmentation):
-        examples = as_examples(rows).to(device)
-        changed = array_of(augmented_on_device(augmentation, examples, 0, 0, check_values=True))
-    else:
-        changed = augmented(augmentation, rows, generator_of(0, Purpose.AUGMENTATION, 0))
-    first, second = np.split(changed, 2)
-    if not has_graph(coherence) and np.array_equal(first, second):
+    pairs = augmented(augmentation, as_examples(rows).to(device), 0, 0, check_values=True)
+    if not has_graph(coherence) and torch.equal(*pairs.chunk(2)):
         raise ValueError(
             f"augmentation={shortened(repr(augmentation))} changes both rows of a pair alike, and "
             "with n_neighbors=0 they are one row, so that there is nothing to learn: draw at "

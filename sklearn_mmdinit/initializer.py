@@ -9,7 +9,6 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-import joblib
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -22,7 +21,7 @@ from ._base import validation as checks
 from ._base.environment import torch_device, without_caller_settings
 from ._base.mlp import ACTIVATIONS, INITS
 from ._base.random_streams import Purpose, permutation, seed_of, seeds_of
-from ._base.row_scale import RowMoments, unit_rows, warn_if_another_scale
+from ._base.row_scale import mean_and_variance, unit_rows, warn_if_another_scale
 from ._base.validation import warn_user
 from .coherence import (
     Coherence,
@@ -31,14 +30,13 @@ from .coherence import (
     coherence_of,
     fit_embedding,
     has_graph,
-    settings_of,
     walk_on,
 )
 from .fine_tuning import labels
 from .losses import logit_correlation
 from .networks.builder import NetworkBuilder
 from .theta0 import Architecture, Theta0, checked_path
-from .training.checkpoint import Checkpointer
+from .training.checkpoint import Checkpointer, digest_of
 from .training.config import PAPER_WEIGHTS, Config, resolve
 from .training.loop import mean_loss, train
 from .training.minibatches import PositivePairs, RowBatches
@@ -115,15 +113,16 @@ class MMDInitializer(
         Activation of the hidden layers, as :class:`MLP` takes it.
     device : str, default="auto"
         Any of PyTorch's devices. "auto" takes CUDA where there is one.
-    verbose : int or "auto", default="auto"
+    verbose : bool or int, default=False
         Whether to show a progress bar, with the remaining time and the mean loss of the last
-        window. A positive number shows it at once, and 0 never. "auto" shows it after three
-        seconds, in a notebook or a terminal.
+        window.
     checkpoint : None, str or path-like, default=None
         A ``.safetensors`` file to which ``fit`` writes its training once a minute. After a kill or
         an interrupt the same call goes on from there. On a CPU the result is then bit for bit that
-        of a training without interruption. A file of other rows or parameters raises an error, so
-        each ``fit`` of a search needs a file of its own. A checkpoint needs a `random_state`.
+        of a training without interruption. A file of other rows, parameters or initial weights
+        raises an error, so each ``fit`` of a search needs a file of its own. A loader is known by
+        its length and first examples, a function by its name: where their code changes, take
+        another file. A checkpoint needs a `random_state`.
     warm_start : bool, default=False
         Whether ``fit`` of a fitted initializer starts at its theta0, for example when new rows
         have arrived. The learning rate schedule, the optimizer and the graph are new. The network
@@ -227,7 +226,7 @@ class MMDInitializer(
         "activation": [checks.one_of(ACTIVATIONS)],
         "init": [checks.one_of(INITS)],
         "warm_start": ["boolean"],
-        "verbose": [Integral, checks.AUTO],
+        "verbose": [Integral],
         "n_perturbations": [checks.integers(2), checks.AUTO],  # the U-statistic divides by n - 1
         "learning_rate_init": [checks.POSITIVE, checks.AUTO],
         "batch_size": [checks.integers(1), checks.AUTO],
@@ -237,7 +236,7 @@ class MMDInitializer(
     _state: State
     _n_classes_is_known: bool  # from labels, a parameter or the module
     # Mean and spread of the rows that theta0 was learned from; None if the module takes integers.
-    _moments: RowMoments | None
+    _moments: tuple[np.ndarray, np.ndarray] | None
 
     def __init__(
         self,
@@ -250,7 +249,7 @@ class MMDInitializer(
         module: Any = None,
         activation: str = "relu",
         device: str = "auto",
-        verbose: Any = "auto",
+        verbose: bool | int = False,
         checkpoint: Any = None,
         warm_start: bool = False,
         n_perturbations: Any = "auto",
@@ -370,7 +369,7 @@ class MMDInitializer(
             the checkpoint is damaged or of other data, parameters or initial weights.
         OSError
             If the checkpoint cannot be written, at the start or during training. At the end of
-            training, or after an interrupt, this gives only a warning.
+            training this gives only a warning.
         """
         return self._fit(X, y)
 
@@ -390,16 +389,18 @@ class MMDInitializer(
         X = self._validated(X, reset=self._learned() is None)
         y = labels.one_for_each_row(X, y)
         coherence = coherence_of(self.coherence, X)
-        config, fresh = self._begin(X, y, coherence, len(X) if epochs is None else epochs.n_rows)
+        n_rows = len(X) if epochs is None else epochs.n_rows
+        config, fresh = self._begin(X, y, coherence, n_rows)
         path = None if self.checkpoint is None else Path(self.checkpoint)
-        settings = {} if path is None else self._settings(X, coherence, config, fresh)
-        if path is not None and autocast is not None:
-            settings["autocast"] = str(autocast)
-        checkpointer = Checkpointer(path, settings, config.term_names)
+        digest = ""
+        if path is not None:
+            digest = self._digest(X, n_rows, str(autocast), coherence, config, fresh)
+        checkpointer = Checkpointer(path, digest)
         state = checkpointer.first_state(fresh)
         self._prepare(X, coherence, fresh.seed)
         try:
-            self._train(X, coherence, config, state, epochs, checkpointer, autocast)
+            keep = None if path is None else checkpointer
+            self._train(X, coherence, config, state, epochs, keep, autocast)
         finally:
             checkpointer.write_at_end()
         return self._store(X, config, state)
@@ -427,7 +428,7 @@ class MMDInitializer(
         batches = self._row_batches(X, coherence, config, self._state.seed)
         loss = mean_loss(self._builder, batches, config, theta0, _FIRST_SCORE_STEP, device)
         if not math.isfinite(loss):
-            raise ValueError("the loss of X is not finite: values of X are too large; scale X")
+            raise checks.not_finite("the loss of X is")
         return -loss
 
     @without_caller_settings()
@@ -507,7 +508,7 @@ class MMDInitializer(
         self._builder, theta0 = NetworkBuilder.of(factory.snapshot(), X)
         if not self._builder.takes_integers:
             checks.warn_if_unscaled(X, getattr(self, "feature_names_in_", None))
-        self._moments = None if self._builder.takes_integers else RowMoments().with_rows(X)
+        self._moments = None if self._builder.takes_integers else mean_and_variance(X)
         architecture = self._builder.architecture
         if not (checks.is_auto(self.n_classes) or self.n_classes == architecture.n_classes):
             raise ValueError(
@@ -536,7 +537,7 @@ class MMDInitializer(
         config: Config,
         state: State,
         epochs: LoaderEpochs | None,
-        keep: Checkpointer,
+        keep: Checkpointer | None,
         autocast: torch.dtype | None,
     ) -> None:
         """Train on rows X, or on the epochs of a loader."""
@@ -576,29 +577,29 @@ class MMDInitializer(
             pairs = PositivePairs(walk, length, seed, coherence.augmentation)
         return RowBatches(X, config.rows_a_step, seed, self._builder.as_examples, pairs)
 
-    def _settings(
-        self, X: np.ndarray, coherence: Coherence | None, config: Config, fresh: State
-    ) -> dict[str, str]:
-        """A text for everything that affects the training; a checkpoint must have equal texts."""
+    def _digest(
+        self,
+        X: np.ndarray,
+        n_rows: int,
+        autocast: str,
+        coherence: Coherence | None,
+        config: Config,
+        fresh: State,
+    ) -> str:
+        """A hash of everything that affects the training."""
         # The same rows have the same hash in any layout. Rows in C order are not copied.
         rows = np.ascontiguousarray(X, X.dtype.newbyteorder("="))
-        return {
-            "X": f"{rows.shape} {rows.dtype} {joblib.hash(rows, coerce_mmap=True)}",
-            "seed of random_state": str(fresh.seed),
-            "architecture": fresh.current.architecture.to_json(),
-            "initial weights": joblib.hash(dict(fresh.current.arrays)),
-            **{name: repr(value) for name, value in vars(config).items()},
-            **settings_of(coherence),
-        }
+        weights = fresh.current.architecture.to_json(), dict(fresh.current.arrays)
+        settings = vars(config), vars(coherence) if coherence else {}, autocast
+        return digest_of(rows, n_rows, fresh.seed, *weights, *settings)
 
     def _store(self, X: np.ndarray, config: Config, state: State) -> Self:
         """Set the fitted attributes."""
         self._state, self.config_ = state, config
         theta0 = state.result(config)
-        if (moments := self._moments) is not None:
-            of_rows = (moments.mean, np.sqrt(moments.variance))
-            mean, spread = (array.reshape(X.shape[1:]) for array in of_rows)
-            theta0 = replace(theta0, row_mean=mean, row_spread=spread)
+        if self._moments is not None:
+            mean, variance = (array.reshape(X.shape[1:]) for array in self._moments)
+            theta0 = replace(theta0, row_mean=mean, row_spread=np.sqrt(variance))
         H = None
         if config.coherence is not None:
             rows = np.sort(permutation(state.seed, 0, len(X))[:_JUDGED_ROWS])

@@ -24,7 +24,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 from torch import nn
 
-from ._base.environment import kept_generators
+from ._base.environment import own_generators
 from ._base.mlp import MLP
 from ._base.module_factory import uncompiled
 from ._base.validation import check_argument, repr_without_address, shortened
@@ -199,7 +199,7 @@ class Theta0:
                 f"theta0 has only the arrays of the module {name}, not its class: use to_module() "
                 "of the initializer"
             )
-        with kept_generators():
+        with own_generators():
             module = MLP(**self.architecture.keywords)
         put_arrays_(module, self.arrays)
         return module

@@ -1,13 +1,14 @@
 """Augmentations of images, and features of images for the search of neighbours.
 
 Images are flat rows, or have the axes (height, width), (channels, height, width) or (height, width,
-channels).
+channels); `RandomView` takes (channels, height, width).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cache
 from itertools import product
 from typing import Any, ClassVar
 
@@ -16,27 +17,35 @@ import torch
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted, validate_data
-from torch.nn.functional import affine_grid, avg_pool2d, grid_sample, pad
+from torch import nn
+from torch.nn.functional import avg_pool2d, grid_sample, pad
 
-from ._base.environment import array_of, without_caller_settings
+from ._base.environment import array_of, in_single_precision, without_caller_settings
 from ._base.validation import AUTO, check_argument, check_parameters, integers, is_auto, numbers
 
-__all__ = ["OrientedGradients", "RandomAffine"]
+__all__ = ["OrientedGradients", "RandomAffine", "RandomView"]
 
 _NUMBERS_AT_A_TIME = 6_000_000  # of histograms; 100 MB with what is computed on the way
 _CELLS_A_SIDE = 14
 _MOST_CHANNELS = 4  # of images whose channels are the last axis: red, green, blue and alpha
 
+# Of RandomView. Brightness as shares of red, green and blue, and two axes of colour: the YIQ space
+# of television.
+_TO_YIQ = ((0.299, 0.587, 0.114), (0.5959, -0.2746, -0.3213), (0.2115, -0.5227, 0.3112))
+# The ratio of width to height changes by a factor of at most this, and at least its inverse.
+_LARGEST_RATIO = 4 / 3
+# Resized images may be so much outside of the range.
+_ROUNDING = 1e-3
 
-def _image_shape(X: np.ndarray, image_shape: Any) -> tuple[int, int, int]:
+
+def _image_shape(X: Any, image_shape: Any) -> tuple[int, int, int]:
     """Lengths of the three axes of images X, by the parameter image_shape.
 
     The first or the last axis counts channels, see `_channels_are_last`.
     """
-    row_shape = X.shape[1:]
+    row_shape = tuple(X.shape[1:])
     shape = row_shape if image_shape is None else tuple(np.atleast_1d(image_shape).tolist())
     if image_shape is None and len(row_shape) == 1:
-        _check_has_one_channel(row_shape[0])
         side = math.isqrt(row_shape[0])
         shape = 1, side, side
     elif len(shape) == 2:
@@ -52,17 +61,6 @@ def _image_shape(X: np.ndarray, image_shape: Any) -> tuple[int, int, int]:
     return shape
 
 
-def _check_has_one_channel(n_values: int) -> None:
-    """Raise a ValueError if a flat row may be a square image of three channels."""
-    side = math.isqrt(n_values // 3)
-    if n_values == 3 * side**2:
-        raise ValueError(
-            f"image_shape=None does not say whether {n_values} values are three channels, and in "
-            f"which order: give image_shape=(3, {side}, {side}), or ({side}, {side}, 3) as PIL and "
-            "imread have them"
-        )
-
-
 def _channels_are_last(shape: Sequence[int]) -> bool:
     """Whether the last of three axes counts channels: it has at most 4 values, the first over 4."""
     return shape[2] <= _MOST_CHANNELS < shape[0]
@@ -74,13 +72,35 @@ def _channels_first(shape: tuple[int, int, int]) -> tuple[int, int, int]:
     return (channels, height, width) if _channels_are_last(shape) else shape
 
 
-def _as_tensor(X: np.ndarray, shape: tuple[int, int, int]) -> torch.Tensor:
-    """A view (n, channels, height, width) of writeable rows X; `shape` has the images' axes."""
-    images = torch.from_numpy(X).view(-1, *shape)
+def _as_images(X: torch.Tensor, shape: tuple[int, int, int]) -> torch.Tensor:
+    """Rows X as images (n, channels, height, width); `shape` has the lengths of their axes."""
+    images = X.reshape(-1, *shape)
     return images.movedim(-1, 1) if _channels_are_last(shape) else images
 
 
-class RandomAffine(BaseEstimator):
+def _uniform(images: torch.Tensor, low: float, high: float) -> torch.Tensor:
+    """A number (n, 1, 1, 1) for each image."""
+    shape = len(images), 1, 1, 1
+    return torch.empty(shape, dtype=images.dtype, device=images.device).uniform_(low, high)
+
+
+def _happens(images: torch.Tensor, probability: float) -> torch.Tensor:
+    """1 or 0 for each image (n, 1, 1, 1)."""
+    return (_uniform(images, 0.0, 1.0) < probability).to(images.dtype)
+
+
+def _moved(images: torch.Tensor, maps: torch.Tensor, beyond: str) -> torch.Tensor:
+    """Images moved by affine maps (n, 2, 3); `beyond` names what is outside of them."""
+    if len(images) == 0:  # grid_sample needs at least one image
+        return images
+    like: Any = {"dtype": images.dtype, "device": images.device}
+    y, x = (torch.linspace(1 / s - 1, 1 - 1 / s, s, **like) for s in images.shape[2:])
+    M = maps[..., None, None]  # by coordinate: a fraction of the time of `affine_grid`
+    grid = M[:, :, 0] * x + (M[:, :, 1] * y[:, None] + M[:, :, 2])
+    return grid_sample(images, grid.movedim(1, -1), padding_mode=beyond, align_corners=False)
+
+
+class RandomAffine(BaseEstimator, nn.Module):
     """Random rotations, shifts, stretches and shears of images, for ``Coherence(augmentation=)``.
 
     Each image gets its own amounts, drawn uniformly between minus and plus their limits. Pixels are
@@ -107,15 +127,21 @@ class RandomAffine(BaseEstimator):
     See Also
     --------
     sklearn_mmdinit.Coherence : Augments both rows of its positive pairs.
+    RandomView : For photographs.
+
+    Notes
+    -----
+    Random numbers come from PyTorch's global generator of the images' device. Pre-training seeds it
+    in each step, and restores it.
 
     Examples
     --------
-    >>> import numpy as np
+    >>> import torch
     >>> from sklearn.datasets import load_digits
     >>> from sklearn_mmdinit import RandomAffine
-    >>> X = load_digits().data
-    >>> changed = RandomAffine(shift=1.0)(X, np.random.default_rng(0))
-    >>> changed.shape == X.shape, bool((changed != X).any(axis=1).all())
+    >>> X = torch.from_numpy(load_digits().data)
+    >>> changed = RandomAffine(shift=1.0)(X)
+    >>> changed.shape == X.shape, bool((changed != X).any(dim=1).all())
     (True, True)
     """
 
@@ -138,6 +164,7 @@ class RandomAffine(BaseEstimator):
         mirror: bool = False,
         image_shape: Sequence[int] | None = None,
     ) -> None:
+        super().__init__()
         self.degrees = degrees
         self.shift = shift
         self.scale = scale
@@ -146,49 +173,197 @@ class RandomAffine(BaseEstimator):
         self.image_shape = image_shape
 
     @without_caller_settings()
-    def __call__(self, X: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Return images X (n, n_pixels), or (n, ...) with two or three axes, changed at random.
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """Change images (n, n_pixels), or (n, ...) with two or three axes, at random.
 
-        X is of float32 or float64, on any scale; the result has its shape and type.
+        They hold floats on any scale, on any device. The result has their shape and type.
         """
         check_parameters(self)
-        check_argument("rng", rng, np.random.Generator)
-        X = np.asarray(X)
-        if X.dtype not in (np.float32, np.float64):
-            raise ValueError(f"X must be of float32 or float64, got {X.dtype}: use X.astype")
-        shape = _image_shape(X, self.image_shape)
-        if len(X) == 0:  # grid_sample needs at least one image
-            return X.copy()
-        images = _as_tensor(np.require(X, requirements=("C", "W")), shape)
-        height, width = images.shape[2:]
-        maps = torch.from_numpy(self._maps(len(X), height, width, rng)).to(images.dtype)
-        grid = affine_grid(maps, list(images.shape), align_corners=False)
-        changed = grid_sample(images, grid, padding_mode="border", align_corners=False)
+        check_argument("images", images, torch.Tensor)
+        if not images.is_floating_point():
+            raise ValueError(f"RandomAffine takes floats, got {images.dtype}: use images.float()")
+        shape = _image_shape(images, self.image_shape)
+        given = in_single_precision(_as_images(images, shape))
+        changed = _moved(given, self._maps(given), "border")
         if _channels_are_last(shape):
             changed = changed.movedim(1, -1)
-        return changed.reshape(X.shape).numpy()
+        return changed.reshape(images.shape).to(images.dtype)
 
-    def _maps(self, n: int, height: int, width: int, rng: np.random.Generator) -> np.ndarray:
+    def _maps(self, images: torch.Tensor) -> torch.Tensor:
         """Affine maps (n, 2, 3) from positions in changed images to positions in given ones.
 
         Positions range from -1 to 1 along each axis.
         """
+        height, width = images.shape[2:]
 
-        def amounts(largest: float) -> np.ndarray:
-            return rng.uniform(-largest, largest, n)
+        def amounts(largest: float) -> torch.Tensor:
+            return _uniform(images, -largest, largest).flatten()
 
-        angle, lean = np.deg2rad(amounts(self.degrees)), np.tan(np.deg2rad(amounts(self.shear)))
-        across, down = (np.exp(amounts(self.scale)) for _ in range(2))
+        angle, lean = amounts(self.degrees).deg2rad(), amounts(self.shear).deg2rad().tan()
+        across, down = (amounts(self.scale).exp() for _ in range(2))
         if self.mirror:
-            across = across * rng.choice([-1.0, 1.0], n)
+            across = across * (1.0 - 2.0 * _happens(images, 0.5).flatten())
         right, below = amounts(self.shift) * 2.0 / width, amounts(self.shift) * 2.0 / height
-        cosine, sine = np.cos(angle), np.sin(angle)
+        cosine, sine = angle.cos(), angle.sin()
         # First a stretch, then a shear, then a rotation.
         xx, xy = cosine * across, (cosine * lean - sine) * down
         yx, yy = sine * across, (sine * lean + cosine) * down
-        x = np.stack([xx, xy * height / width, right], axis=1)
-        y = np.stack([yx * width / height, yy, below], axis=1)
-        return np.stack([x, y], axis=1)
+        x = torch.stack([xx, xy * height / width, right], dim=1)
+        y = torch.stack([yx * width / height, yy, below], dim=1)
+        return torch.stack([x, y], dim=1)
+
+
+class RandomView(BaseEstimator, nn.Module):
+    """Random views of photographs, much like those of SimCLR, for ``Coherence(augmentation=)``.
+
+    A random part of each image is enlarged to the size of the image. About half of the images are
+    mirrored. Then brightness, contrast, saturation and hue change, and some images become grey.
+    Each image gets its own amounts, as in SimCLR [1]_. All is computed on the device of the images.
+
+    Parameters
+    ----------
+    least_area : float, default=0.2
+        The area of a part, as a share of the image, is drawn uniformly from `least_area` to 1;
+        above 0. The ratio of width to height is that of the image times a factor from 3/4 to 4/3. A
+        part that would be wider or higher than the image is cut, so that with `least_area` = 1 a
+        part may have only 87 % of the area.
+    mirror : bool, default=True
+        Whether half of the images are mirrored, left to right. Set it to False where left and right
+        tell the classes apart, as in letters and digits.
+    color : float, default=0.4
+        Largest relative change of brightness and contrast, from 0 to 1. Saturation changes by up to
+        half of it. The hue turns by up to ``color / 4`` of a full turn: 36 degrees by default. One
+        image in five keeps all four as they are; with 0 every image does.
+    gray : float, default=0.2
+        Probability that an image becomes grey, from 0 to 1. Set it and `color` to 0 where colours
+        tell the classes apart.
+
+    See Also
+    --------
+    sklearn_mmdinit.Coherence : Augments both images of its positive pairs.
+    RandomAffine : For drawings, letters and digits.
+
+    Notes
+    -----
+    Random numbers come from PyTorch's global generator of the images' device. Pre-training seeds it
+    in each step, and restores it. On a GPU only the images of the first call are checked to be from
+    0 to 1, because reading values waits for the GPU. Standardize inside the network, after the
+    views.
+
+    References
+    ----------
+    .. [1] T. Chen, S. Kornblith, M. Norouzi and G. Hinton, "A Simple Framework for Contrastive
+       Learning of Visual Representations", ICML 2020.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from sklearn_mmdinit import RandomView
+    >>> photographs = torch.rand(8, 3, 32, 32)
+    >>> RandomView()(photographs).shape
+    torch.Size([8, 3, 32, 32])
+
+    Two views of one photograph as a positive pair:
+
+    >>> from sklearn_mmdinit import Coherence
+    >>> coherence = Coherence(n_neighbors=0, augmentation=RandomView())
+    """
+
+    _parameter_constraints: ClassVar = {
+        "least_area": [numbers(0, 1, "right")],
+        "mirror": ["boolean"],
+        "color": [numbers(0, 1, "both")],
+        "gray": [numbers(0, 1, "both")],
+    }
+
+    def __init__(
+        self,
+        *,
+        least_area: float = 0.2,
+        mirror: bool = True,
+        color: float = 0.4,
+        gray: float = 0.2,
+    ) -> None:
+        super().__init__()
+        self.least_area = least_area
+        self.mirror = mirror
+        self.color = color
+        self.gray = gray
+
+    @without_caller_settings()
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """Return a view (n, 3, height, width) of each image; values are floats from 0 to 1."""
+        check_parameters(self)
+        self._check_images(images)
+        views = _random_parts(in_single_precision(images), self.least_area, self.mirror)
+        if self.color or self.gray:
+            views = _recolored(views, self.color, self.gray)
+        return views.to(images.dtype)
+
+    def _check_images(self, images: torch.Tensor) -> None:
+        check_argument("images", images, torch.Tensor)
+        if images.ndim != 4 or images.shape[1] != 3 or not images.is_floating_point():
+            raise ValueError(
+                "RandomView takes floats of shape (n, 3, height, width), red, green and blue, got "
+                f"{images.dtype} of shape {tuple(images.shape)}"
+            )
+        if not images.numel() or (images.device.type != "cpu" and hasattr(self, "_has_checked")):
+            return
+        low, high = (float(value) for value in images.aminmax())
+        if not (low >= -_ROUNDING and high <= 1.0 + _ROUNDING):
+            raise ValueError(
+                f"RandomView takes values from 0 to 1, got values from {low:.3g} to {high:.3g}: "
+                "divide bytes by 255, and standardize in the module, after the augmentation"
+            )
+        if images.device.type != "cpu":
+            self._has_checked = True
+
+
+def _random_parts(images: torch.Tensor, least_area: float, mirror: bool) -> torch.Tensor:
+    """A part of each image, enlarged to its size; half of them mirrored."""
+    largest = math.log(_LARGEST_RATIO)
+    area = _uniform(images, least_area, 1.0).flatten()
+    ratio = _uniform(images, -largest, largest).flatten().exp()
+    width, height = (area * ratio).sqrt().clamp(max=1.0), (area / ratio).sqrt().clamp(max=1.0)
+    maps = torch.zeros(len(images), 2, 3, dtype=images.dtype, device=images.device)
+    maps[:, 0, 0] = width * (1.0 - 2.0 * _happens(images, 0.5 if mirror else 0.0).flatten())
+    maps[:, 1, 1] = height
+    maps[:, 0, 2] = _uniform(images, -1.0, 1.0).flatten() * (1.0 - width)
+    maps[:, 1, 2] = _uniform(images, -1.0, 1.0).flatten() * (1.0 - height)
+    return _moved(images, maps, "reflection")
+
+
+def _recolored(images: torch.Tensor, color: float, gray: float) -> torch.Tensor:
+    to_yiq, from_yiq = _yiq(images.dtype, images.device)
+
+    def change(largest: float) -> torch.Tensor:
+        return changes * _uniform(images, -largest, largest)
+
+    def brightness(x: torch.Tensor) -> torch.Tensor:
+        return torch.einsum("c,bchw->bhw", to_yiq[0], x)[:, None]
+
+    changes = _happens(images, 0.8)
+    x = (images * (1.0 + change(color))).clamp(0.0, 1.0)
+    mean = brightness(x).mean(dim=(2, 3), keepdim=True)
+    x = ((x - mean) * (1.0 + change(color)) + mean).clamp(0.0, 1.0)
+    grey = brightness(x)
+    x = ((x - grey) * (1.0 + change(color / 2)) + grey).clamp(0.0, 1.0)
+    # A turn of the hue rotates the two axes of colour, and keeps the brightness.
+    angle = 2 * math.pi * change(color / 4).flatten()
+    turn = torch.zeros(len(x), 3, 3, dtype=x.dtype, device=x.device)
+    turn[:, 0, 0] = 1.0
+    turn[:, 1, 1] = turn[:, 2, 2] = angle.cos()
+    turn[:, 2, 1] = angle.sin()
+    turn[:, 1, 2] = -turn[:, 2, 1]
+    x = torch.einsum("bij,bjhw->bihw", from_yiq @ turn @ to_yiq, x).clamp(0.0, 1.0)
+    return torch.lerp(x, brightness(x).expand_as(x), _happens(images, gray))
+
+
+@cache
+def _yiq(dtype: torch.dtype, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """The map from red, green and blue to YIQ, and its inverse."""
+    to_yiq = torch.tensor(_TO_YIQ, dtype=torch.float64)
+    return to_yiq.to(device, dtype), torch.linalg.inv(to_yiq).to(device, dtype)
 
 
 class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -299,7 +474,7 @@ class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         block = max(_NUMBERS_AT_A_TIME // (self.n_orientations * n_pixels), 1)
         for rows in gen_batches(len(X), block):
             # A copy, because rows may be read-only or have negative strides.
-            images = _as_tensor(X[rows].copy(), shape)
+            images = _as_images(torch.from_numpy(X[rows].copy()), shape)
             histograms = _histograms(images, self.cell_size_, self.n_orientations, self.floor)
             features[rows] = histograms.flatten(1).numpy()
         return features

@@ -27,16 +27,15 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 import sklearn_mmdinit as mm
 from nets import Pooled
-from sklearn_mmdinit import losses
 from sklearn_mmdinit.theta0 import write_whole
 
-NAN, INF, HUGE = float("nan"), float("inf"), 10**12
+NAN, INF = float("nan"), float("inf")
 NOT_NUMBERS, NOT_INTEGERS = (True, "x", None, [1], 1j), (True, "x", 1.5, None, [1], {}, 1j)
 NOT_CHOICES = (3, "x", [1], NAN)
 EITHER = (ValueError, TypeError)
 
 X, y = np.random.default_rng(0).normal(size=(24, 4)), np.arange(24) % 2
-IMAGES, RNG = np.zeros((3, 64)), np.random.default_rng(0)
+IMAGES = torch.zeros(3, 64)
 SHORT = {"n_perturbations": 4, "max_iter": 1, "random_state": 0}
 DATA = {"X", "y", "sample_weight"}
 
@@ -77,8 +76,8 @@ def unfitted(name):
     return getattr(mm.MLPClassifier(), name)
 
 
-def affine(X=IMAGES, rng=RNG, **params):
-    return mm.RandomAffine(**params)(X, rng)
+def affine(images=IMAGES, **params):
+    return mm.RandomAffine(**params)(images)
 
 
 def gradients(X=IMAGES, **params):
@@ -158,7 +157,7 @@ def table(call, *rows, **valid):
 
 INTEGERS = "batch_size window max_iter n_classes n_perturbations"
 WEIGHTS = "uniformity_weight degeneracy_weight detachment_weight"
-SIZES = (True, 0, (3, -1), (1.5,), "x", None, NAN, ((3,),), (10**9, 10**6), (HUGE,))
+SIZES = (True, 0, (3, -1), (1.5,), "x", None, NAN, ((3,),))
 table(
     initializer,
     *numbers(INTEGERS, -1, wrong=NOT_INTEGERS),
@@ -166,10 +165,7 @@ table(
     *numbers(WEIGHTS, NAN, INF, -1),
     *numbers("learning_rate_init perturbation_scale", NAN, INF, -1, 0),
     ("detachment_weight", (0,), ValueError, "_weight", dict.fromkeys(WEIGHTS.split(), 0)),
-    # Sizes beyond memory are refused before anything is allocated.
     ("hidden_layer_sizes", SIZES, ValueError),
-    ("n_classes n_perturbations", (HUGE,), ValueError),
-    ("n_classes", (10**7,), ValueError, "10000000"),
     ("hidden_layer_sizes", ((),), ValueError, {"coherence": "auto"}),
     ("activation init device", NOT_CHOICES, ValueError),
     ("coherence", (3, "x", [1]), EITHER),
@@ -181,11 +177,10 @@ table(
 )
 
 CHANGES = (
-    lambda rows, rng: rows[:-1],
-    lambda rows, rng: rows > 0,
-    lambda rows, rng: None,
-    lambda rows, rng: rows * np.nan,
-    lambda rows, rng: np.full(rows.shape, 1e300),
+    lambda rows: rows[:-1],
+    lambda rows: rows > 0,
+    lambda rows: rows * np.nan,
+    lambda rows: torch.full(rows.shape, 1e300, dtype=torch.float64),
 )
 EMBEDDED = {
     r"embedding.*\(5, 2\)": lambda X: np.ones((5, 2)),
@@ -195,7 +190,7 @@ EMBEDDED = {
     r"n_neighbors(?s:.*)output of embedding": lambda X: np.ones((24, 2)),
     "embedding.*read-only": lambda X: X.__imul__(2.0),
 }
-WITHOUT_GRAPH = {"n_neighbors": 0, "augmentation": mm.RandomAffine()}
+WITHOUT_GRAPH = {"n_neighbors": 0, "augmentation": nn.Dropout(0.5)}
 NEGATIVE, MISSING = -np.eye(24, k=3), np.eye(24, k=-3) * np.nan
 MASKED = np.ma.masked_equal(np.eye(24, k=1), 0)
 table(
@@ -207,7 +202,7 @@ table(
     ("augmentation", (None,), ValueError, "pass an augmentation", WITHOUT_GRAPH),
     (
         "augmentation",
-        (nn.Flatten(), lambda rows, rng: rows + 1),
+        (nn.Flatten(), lambda rows: rows + 1),
         ValueError,
         "both rows of a pair alike",
         WITHOUT_GRAPH,
@@ -218,6 +213,7 @@ table(
     ("memory", (Path("cache"),), ValueError),
     ("augmentation", (mm.RandomAffine,), TypeError, r"augmentation.*write RandomAffine\(\)"),
     ("augmentation", CHANGES, ValueError),
+    ("augmentation", (lambda rows: None, lambda rows, rng: rows), TypeError),
     ("embedding", (PCA, WithoutSetParams()), TypeError),
     ("embedding", (PCA(3),), ValueError, {"graph": csr_array(np.eye(24, k=1))}),
     ("embedding", {word: FunctionTransformer(f) for word, f in EMBEDDED.items()}, ValueError),
@@ -237,7 +233,7 @@ table(
     *numbers("learning_rate_init", NAN, INF, -1, 0),
     ("optimizer device activation class_weight", ("x", 3), ValueError),
     ("class_weight", ([1, 2, 3], {"zero": 2.0}, {0: 0, 1: 0}), ValueError),
-    ("hidden_layer_sizes", ("x", 0.5, True, (10**9, 10**6), (HUGE,)), ValueError),
+    ("hidden_layer_sizes", ("x", 0.5, True), ValueError),
     ("callbacks", ([3], [("a", 3)]), AttributeError),
     ("callbacks", ([EarlyStopping()],), KeyError, "valid_loss", NO_SPLIT),
     ("validation_split", (True, 0, 1, 2.0, NAN, "x"), EITHER),
@@ -273,14 +269,14 @@ table(
 )
 
 # Images and tables.
-OTHER_SHAPES = (np.zeros((3, 2, 1, 4, 8)), IMAGES[:, :63])
+OTHER_SHAPES = (torch.zeros(3, 2, 1, 4, 8), IMAGES[:, :63])
 table(
     affine,
     *numbers("degrees shift scale shear", NAN, -1, 1e7),
     ("mirror", ("no", 1), ValueError),
-    ("rng", (np.random.RandomState(0),), TypeError),
-    ("X", (IMAGES.astype(np.uint8),), EITHER, "uint8"),
-    ("X", OTHER_SHAPES, ValueError, "image_shape"),
+    ("images", (IMAGES.numpy(),), TypeError),
+    ("images", (IMAGES.byte(),), ValueError, "uint8"),
+    ("images", OTHER_SHAPES, ValueError, "image_shape"),
 )
 table(
     gradients,
@@ -325,13 +321,10 @@ for call in (of_module, in_place):
     table(call, ("module", (Does(lambda H: H.detach()),), ValueError, "Does"))
 normed = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.Linear(3, 2))
 table(of_module, ("batch_size", (1,), ValueError, "single row: .*batch_size", {"module": normed}))
-# As many logits as no linear layer returns: memory is that of the third term.
-soft = nn.Sequential(nn.Linear(4, 100_000), nn.Tanh())
 table(
     of_module,
     ("activation", ("tanh",), ValueError, {"module": Pooled}),
     ("module__n_classes", (1,), ValueError, "Pooled", {"module": Pooled}),
-    ("module", (soft,), ValueError, "100000"),
 )
 
 # Rows.
@@ -341,18 +334,15 @@ ROWS = (
     ({"meta": torch.zeros(8, 4, device="meta")}, TypeError),
     ({"sparse_coo": torch.zeros(8, 4).to_sparse()}, TypeError),
 )
-# Columns that scikit-learn's "numeric" leaves as they are, and a column beside them.
 DATES = pd.date_range("2020", periods=8)
 COLUMNS = {
-    "'u'": pd.Categorical(["u", "v"] * 4),
-    "Interval": pd.cut(np.arange(8), 3),
-    "Timestamp": DATES,
-    "Timestamp.*UTC": DATES.tz_localize("UTC"),
-    "Timedelta": DATES - DATES[0],
-    r"\[1\]": [[1]] * 8,
+    "could not convert string to float: 'u'": ["u", "v"] * 4,
+    "dtype object: leave out or encode": pd.Categorical(["u", "v"] * 4),
+    "DateTime64": DATES,
 }
-FRAMES = {f"'c' holds {word}": pd.DataFrame({"a": X[:8, 0], "c": c}) for word, c in COLUMNS.items()}
-FRAMES["'c' holds 'v'"] = pl.DataFrame({"a": X[:8, 0], "c": ["v"] * 8})
+FRAMES = {word: pd.DataFrame({"a": X[:8, 0], "c": c}) for word, c in COLUMNS.items()}
+FRAMES["dtype datetime64"] = pd.DataFrame({"a": DATES, "c": DATES})
+FRAMES["dtype object: leave"] = pl.DataFrame({"a": X[:8, 0], "c": ["v"] * 8})
 of_frame = mm.MMDInitializer((3,), **SHORT).fit(pd.DataFrame(X[:, :2], columns=["a", "c"]))
 of_tables = (initializer, partial(classifier, y=y[:8]))
 for call in (*of_tables, of_frame.transform):
@@ -365,15 +355,6 @@ for call in (initializer, first_step, FITTED.score, eight, classifier().predict)
 table(in_place, *(("data", *row) for row in ROWS))
 LAST = np.zeros((8, 6, 6, 3), dtype=np.float32)
 table(in_place, ("data", (LAST,), RuntimeError, "channels first"), module=nn.Conv2d(3, 2, 3))
-SPOILT = np.where((np.arange(24) == 5)[:, None] & (np.arange(4) > 1), [0, 0, NAN, INF], X)
-FRAME = pd.DataFrame(SPOILT, columns=[*"abcd"])
-table(
-    initializer,
-    ("X", {"row 5, column 2": SPOILT, "row 5, column 3": SPOILT[:, [0, 1, 1, 3]]}, ValueError),
-    ("X", (FRAME, FRAME.astype("Float64")), ValueError, "row 5, column 'c'"),
-)
-flat = nn.Sequential(nn.Flatten(), nn.Linear(4, 2))
-table(of_module, ("X", (SPOILT[..., None],), ValueError, r"row 5, at index \[2, 0\]"), module=flat)
 table(FITTED.score, ("X", (np.where(X > 0, 3e38, -3e38),), ValueError, "loss|finite"))
 table(coherence(n_neighbors=5).score, ("X", (X[:4],), ValueError, "n_neighbors=5"))
 table(classifier().predict, ("X", (csr_array(X * NAN),), ValueError, "NaN"))
@@ -384,7 +365,7 @@ for odd, error in (
     (dataset(lambda i: torch.zeros(4, device="meta")), TypeError),
     (dataset(lambda i: 1 / 0), ZeroDivisionError),
 ):
-    table(in_place, ("data", (odd, DataLoader(odd, 4)), error, "data|Odd|DataLoader"))
+    table(in_place, ("data", (odd, DataLoader(odd, 4)), error, "data|Odd|DataLoader|on meta"))
 
 # Theta0, its files and its architecture.
 NO_PATHS = (3, None, True, b"x.safetensors")
@@ -413,8 +394,6 @@ table(THETA0.save, ("path", NO_PATHS, TypeError))
 table(loaded, ("module", ("{}", "[3]", "x", ""), ValueError, r"a\.safetensors"))
 
 # Losses and diagnostics.
-of_three = {"P": torch.ones(5, 2, 3), "U": torch.ones(5, 3)}
-table(losses.uniformity, ("closed_form", (True,), ValueError, "3"), **of_three)
 
 
 @pytest.mark.filterwarnings("ignore:Initializing zero-element tensors")

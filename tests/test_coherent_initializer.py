@@ -80,8 +80,8 @@ def test_the_paper_s_terms_are_added_by_their_weights(X):
 
 
 def test_pairs_of_one_row_need_no_graph(X):
-    def noise(rows, rng):
-        return rows + 0.3 * rng.normal(size=rows.shape)
+    def noise(rows):
+        return rows + 0.3 * torch.randn_like(rows)
 
     pairs = Coherence(n_neighbors=0, batch_size=40, separation=1.0, augmentation=noise)
     init = small(pairs, max_iter="auto").fit(X)

@@ -275,7 +275,7 @@ def test_a_stream_is_augmented_and_learned_from_where_the_module_is(X):
         loader = DataLoader(TensorDataset(rows, rows), 32, shuffle=True, pin_memory=True)
         params = {"coherence": Coherence(augmentation=noisy), "n_perturbations": 8}
         net, before = seeded(lambda: MLP(64, (16,), 3)).cuda(), torch.cuda.get_rng_state()
-        found.append(mmd_init_(net, loader, max_iter=4, random_state=0, **params))
+        found.append(mmd_init_(net, loader, views=2, max_iter=4, random_state=0, **params))
         assert {p.device.type for p in net.parameters()} == {"cuda"}
         assert torch.equal(torch.cuda.get_rng_state(), before)
     assert seen == {"cuda"}

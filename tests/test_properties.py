@@ -36,7 +36,7 @@ PARAMETERS = {
     "random_state": mostly(st.integers(0, 99), None, -1, "x"),
 }
 OF_A_PERCEPTRON = {
-    "hidden_layer_sizes": mostly(st.lists(st.integers(1, 5), max_size=3), 0, "x", (10**9, 10**9)),
+    "hidden_layer_sizes": mostly(st.lists(st.integers(1, 5), max_size=3), 0, "x"),
     "activation": mostly(st.sampled_from(sorted(ACTIVATIONS)), "x", 3),
     "init": mostly(st.sampled_from(sorted(INITS)), "x"),
 }

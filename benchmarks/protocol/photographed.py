@@ -175,6 +175,7 @@ def _learn(bench: Bench, body: ResNetBody, neighbours: Any = None, **params: Any
         mmd_init_(
             _with_head(body, bench.data.n_classes),
             DataLoader(Pairs(bench.X, bench.setting.pairs, neighbours), batch_size=None),
+            views=2,
             coherence=Coherence(separation=SEPARATION, augmentation=bench.view),
             learning_rate_init=START_RATE,
             random_state=bench.seed,

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
+import torch
 from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.neighbors import NearestNeighbors
@@ -16,18 +17,20 @@ class AugmentedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Each labelled row comes with ``n_copies`` changed copies, under its own label.
 
     They stand beside it, so that a splitter which cuts off the last rows validates none with what
-    it was trained on. ``augmentation(rows, rng)`` gives rows, changed.
+    it was trained on. ``augmentation`` maps a tensor of rows to a tensor, by PyTorch's generator.
     """
 
     estimator: Any
-    augmentation: Callable[[np.ndarray, np.random.Generator], np.ndarray]
+    augmentation: Callable[[torch.Tensor], torch.Tensor]
     n_copies: int
     random_state: int = 0
 
     def fit(self, X: np.ndarray, y: np.ndarray) -> Self:
         X, each = np.asarray(X), 1 + self.n_copies
         rows = np.repeat(X, each, axis=0)
-        rows = self.augmentation(rows, np.random.default_rng(self.random_state))
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.random_state)
+            rows = self.augmentation(torch.from_numpy(rows)).numpy()
         rows[::each] = X
         self.estimator_ = clone(self.estimator).fit(rows, np.repeat(y, each))
         self.classes_ = self.estimator_.classes_

@@ -10,6 +10,7 @@ augmentation helps much (see the guide).
 
 import matplotlib.pyplot as plt
 import numpy as np
+import torch
 from sklearn.datasets import load_digits
 from sklearn.model_selection import StratifiedShuffleSplit, cross_val_score
 
@@ -22,8 +23,8 @@ small = RandomAffine(degrees=5, shift=0.3, scale=0.05, shear=3)
 
 # %%
 # Look at augmented images before you train. Each column is a digit: the first row is the original.
-rng = np.random.default_rng(0)
-rows = [X[:10], *(small(X[:10], rng) for _ in range(3))]
+torch.manual_seed(0)
+rows = [X[:10], *(small(torch.from_numpy(X[:10])) for _ in range(3))]
 fig, axes = plt.subplots(4, 10, figsize=(8, 3.4), layout="constrained")
 for ax, image in zip(axes.flat, np.concatenate(rows), strict=True):
     ax.imshow(image.reshape(8, 8), cmap="gray_r", vmin=0, vmax=1)

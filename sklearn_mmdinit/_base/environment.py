@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import random
-import sys
 import threading
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -15,17 +12,11 @@ from typing import Any
 import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
+from tqdm import tqdm
 
 from .threads import num_threads_when_settled
 
-with warnings.catch_warnings():
-    # tqdm warns in a notebook without ipywidgets, and shows the bar as text there.
-    warnings.simplefilter("ignore")
-    from tqdm.auto import tqdm
-
 _WITH_AUTOCAST = ("cpu", "cuda", "mps", "xpu")  # kinds of devices
-_SECONDS_IN_LOG = 30.0  # between two updates of a bar in a log file, each a line
-_BAR_DELAY = 3.0  # seconds; shorter work shows no bar
 
 # One thread at a time uses PyTorch's global generators: restoring their state would otherwise
 # repeat or skip the draws of another thread.
@@ -62,13 +53,15 @@ def torch_device(device: Any) -> torch.device:
 
 
 def array_of(X: Any) -> Any:
-    """A tensor as an array (bfloat16 as float32); arrays and tables unchanged; else a TypeError."""
+    """Tensors as an array (bfloat16 as float32); arrays and tables unchanged; else a TypeError."""
     if isinstance(X, Dataset | DataLoader | Iterator):
         raise TypeError(
             f"rows must be in an array, a tensor or a table, got a {type(X).__name__}; pass "
             "torch.stack([x for x, *_ in dataset]) for a Dataset, or use mmd_init_, which reads a "
             "Dataset or a DataLoader"
         )
+    if isinstance(X, list) and X and isinstance(X[0], torch.Tensor):
+        X = torch.stack(X)
     if not isinstance(X, torch.Tensor):
         return X
     if X.is_meta or X.layout != torch.strided:
@@ -87,50 +80,31 @@ def check_float32(X: Any, name: str = "X") -> None:
     if X.dtype == np.float32 or 0 in X.shape:
         return
     # min and max need no temporary array: X may be a memory map larger than memory.
-    for extreme in (X.min(), X.max()):
-        with np.errstate(over="ignore"):
-            fits = np.isfinite(np.float32(extreme)) or not np.isfinite(extreme)
-        if not fits:
-            raise ValueError(f"{name} holds {float(extreme)!r}, which is too large for float32")
+    for extreme in map(float, (X.min(), X.max())):
+        if torch.finfo(torch.float32).max < abs(extreme) < np.inf:
+            raise ValueError(f"{name} holds {extreme!r}, which is too large for float32")
 
 
 @contextmanager
-def kept_generators(gpus: Sequence[int] = ()) -> Iterator[None]:
-    """Restore the state of PyTorch's global generators after this block."""
-    with _generators_lock, torch.random.fork_rng(devices=list(gpus)):
-        yield
-
-
-@contextmanager
-def seeded_generators(seed: int, gpus: Sequence[int] = ()) -> Iterator[None]:
-    """Seed PyTorch's global generators in this block, and restore their state after it."""
-    with kept_generators(gpus):
-        torch.default_generator.manual_seed(seed)
-        for index in gpus:
-            torch.cuda.default_generators[index].manual_seed(seed)
-        yield
-
-
-@contextmanager
-def seeded_for_user_code(
-    seed: int, device: torch.device | None = None, further: Sequence[torch.Generator] = ()
+def own_generators(
+    seed: int | None = None, further: Sequence[torch.Generator] = ()
 ) -> Iterator[None]:
-    """Seed all generators that a user's code may draw from in this block; restore them after it.
+    """Restore all random generators after this block; with a seed they begin with it there.
 
-    These are the global generators of Python, of NumPy and of PyTorch (on the CPU, and on `device`
-    if it is a GPU), and the `further` ones.
+    These are the global ones of Python, of NumPy and of PyTorch, on the CPU and on all GPUs in use,
+    and the `further` ones.
     """
-    gpus = []
-    if device is not None and device.type == "cuda":
-        gpus = [torch.cuda.current_device() if device.index is None else device.index]
-    python_state, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002
-    states = [generator.get_state() for generator in further]
-    with seeded_generators(seed, gpus):
+    gpus = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else range(0)
+    with _generators_lock, torch.random.fork_rng(devices=list(gpus)):
+        python_state, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002
+        states = [generator.get_state() for generator in further]
         try:
-            random.seed(seed)
-            np.random.seed(seed)  # noqa: NPY002
-            for generator in further:
-                generator.manual_seed(seed)
+            if seed is not None:
+                random.seed(seed)
+                np.random.seed(seed)  # noqa: NPY002
+                of_gpus = (torch.cuda.default_generators[index] for index in gpus)
+                for generator in (torch.default_generator, *of_gpus, *further):
+                    generator.manual_seed(seed)
             yield
         finally:
             random.setstate(python_state)
@@ -182,22 +156,6 @@ def learned_is_finite(module: torch.nn.Module) -> bool:
     return all(bool(values.all()) for values in finite)
 
 
-def progress_bar(verbose: Any, **options: Any) -> Any:
-    """A bar of tqdm's: shown if `verbose` is positive, hidden if it is 0.
-
-    "auto" shows it after some seconds in a terminal or a notebook, but not in worker processes and
-    threads, whose bars would overwrite each other. If `verbose` is positive, a log file gets its
-    state twice a minute; with "auto" it gets nothing.
-    """
-    in_notebook = "ipykernel" in sys.modules
-    if not (in_notebook or sys.stderr.isatty()):
-        options |= {"mininterval": _SECONDS_IN_LOG, "maxinterval": _SECONDS_IN_LOG}
-    if not isinstance(verbose, str):
-        return tqdm(disable=verbose <= 0, **options)
-    options["leave"] = False  # a search of parameters would fill the screen with bars
-    in_main_thread = threading.current_thread() is threading.main_thread()
-    if multiprocessing.parent_process() or not in_main_thread:
-        return tqdm(disable=True, **options)
-    # disable=None hides the bar outside a terminal, and in a notebook without ipywidgets too.
-    hidden = False if in_notebook else None
-    return tqdm(disable=hidden, delay=_BAR_DELAY, **options)
+def progress_bar(verbose: bool | int, **options: Any) -> Any:
+    """A bar of tqdm's, shown on stderr if `verbose`."""
+    return tqdm(disable=not verbose, **options)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from .validation import check_argument, check_fits_in_memory, check_widths, integers, one_of
+from .validation import check_argument, check_widths, integers, one_of
 
 # The layer of each activation. None of them works in place, because hooks need the outputs of
 # layers, for example to explain predictions.
@@ -75,10 +75,6 @@ class MLP(nn.Module):
             "activation": str(activation),
             "init": str(init),
         }
-        # Training holds each weight, its gradient and two moments of Adam.
-        check_fits_in_memory(
-            4 * sum(a * b for a, b in pairwise(widths)), f"a perceptron of {widths=}"
-        )
         # On the meta device, where nn.Linear draws no weights of its own.
         self.linears = nn.ModuleList(
             nn.Linear(n_in, n_out, device="meta") for n_in, n_out in pairwise(widths)

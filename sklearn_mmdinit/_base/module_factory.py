@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 from torch.nn.parameter import is_lazy
 
-from .environment import seeded_generators
+from .environment import own_generators
 from .mlp import MLP
 from .validation import add_error_context, is_auto
 
@@ -75,10 +75,8 @@ class ModuleFactory:
         made = self.snapshot()
         built = made.module
         if not isinstance(built, nn.Module):
-            # All GPUs are seeded, because a class may make its weights on any device.
-            gpus = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
             call = f"{made.module.__name__} called with {dict(made.keywords)}"
-            with seeded_generators(self.seed, gpus), add_error_context(call):
+            with own_generators(self.seed), add_error_context(call):
                 built = made.module(**made.keywords)
         for name, value in (*built.named_parameters(), *built.named_buffers()):
             if is_lazy(value) or value.is_meta:

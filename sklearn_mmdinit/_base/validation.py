@@ -1,4 +1,4 @@
-"""Checks of parameters and rows; helpers of all estimators for errors, warnings and interrupts."""
+"""Checks of parameters and rows; helpers of all estimators for errors and warnings."""
 
 from __future__ import annotations
 
@@ -7,16 +7,13 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager, suppress
-from contextvars import ContextVar
+from contextlib import contextmanager
 from functools import wraps
 from numbers import Integral, Real
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
-import psutil
 from scipy.sparse import issparse
-from sklearn.utils import gen_batches
 
 # Private in scikit-learn, which is why no other file imports it.
 from sklearn.utils._param_validation import (
@@ -37,8 +34,6 @@ R = TypeVar("R")
 
 # Errors and warnings
 
-_INSIDE: ContextVar[bool] = ContextVar("inside", default=False)
-
 # Packages whose frames lie between the user's line and ours.
 _NOT_OF_THE_USER = {"sklearn_mmdinit", "sklearn", "skorch", "joblib", "torch", "contextlib"}
 
@@ -58,21 +53,6 @@ def all_or_nothing(method: Callable[P, R]) -> Callable[P, R]:
             raise
 
     return restoring
-
-
-@contextmanager
-def inside_another() -> Iterator[None]:
-    """Mark a ``fit`` in this block as part of a larger call: an interrupt then ends that call."""
-    token = _INSIDE.set(True)
-    try:
-        yield
-    finally:
-        _INSIDE.reset(token)
-
-
-def is_inside_another() -> bool:
-    """Whether this code runs in a block of :func:`inside_another`."""
-    return _INSIDE.get()
 
 
 @contextmanager
@@ -105,11 +85,9 @@ def repr_without_address(value: Any) -> str:
     return re.sub(" at 0x[0-9a-fA-F]+", "", repr(value))
 
 
-def check_fits_in_memory(n_numbers: float, what: str) -> None:
-    """Raise a ValueError if the machine cannot hold so many float32 numbers."""
-    need, here = 4 * n_numbers / 2**30, psutil.virtual_memory().total / 2**30
-    if need > here:
-        raise ValueError(f"{what} would need {need:.3g} GiB of memory; this machine has {here:.3g}")
+def not_finite(what: str) -> ValueError:
+    """The error for numbers computed from X that are not finite."""
+    return ValueError(f"{what} not finite: values of X are too large; scale X, as in fit")
 
 
 # Parameters: constraints are those of scikit-learn's `_parameter_constraints`
@@ -166,19 +144,12 @@ def is_auto(value: Any) -> bool:
     return isinstance(value, str) and value == "auto"
 
 
-_MOST_LAYERS = 1000  # making so many takes a second or two
-
-
 def check_widths(value: Any) -> tuple[int, ...]:
     """Widths of hidden layers, from a positive integer or a sequence of them."""
     sizes = np.atleast_1d(np.asarray(value, dtype=object))
     if sizes.ndim != 1 or not all(integers(1).is_satisfied_by(size) for size in sizes):
         got = shortened(repr(value))
         raise ValueError(f"hidden_layer_sizes must be positive integers, got {got}")
-    if len(sizes) > _MOST_LAYERS:
-        raise ValueError(
-            f"hidden_layer_sizes may list at most {_MOST_LAYERS:,} layers, got {len(sizes):,}"
-        )
     return tuple(int(size) for size in sizes)
 
 
@@ -195,102 +166,23 @@ def finite_array(name: str, values: Any) -> np.ndarray:
 
 # Rows
 
-_N_ROWS_SAMPLED = 1000  # for judging scales
+_ROWS_JUDGED = 1000
 # Columns with a larger root mean square need far smaller weights than the usual initial ones.
 # Standardized columns have 1, pixels from 0 to 16 at most 13.
 _LARGE = 20.0
-# Rows of a smaller length need far larger weights. Pixels that were divided by 255 twice have a
-# length of 0.04.
-_SHORT = 0.1
-# Rows have one length if the relative difference is at most _SAME_LENGTH. Their values are too
-# small if the root mean square is below _SMALL. With few rows, equal lengths may be chance.
-_SMALL, _FEWEST_OF_ONE_LENGTH, _SAME_LENGTH = 0.2, 10, 1e-3
-
-
-def _root_mean_squares(X: Any) -> np.ndarray:
-    """Root mean square of each column of X (n, ...), over a sample of its rows."""
-    rows = X[:: -(-X.shape[0] // _N_ROWS_SAMPLED)].astype(np.float64)
-    squares = rows.multiply(rows) if issparse(rows) else np.square(rows)
-    return np.sqrt(np.asarray(squares.mean(axis=0))).ravel()
-
-
-def are_equal(lengths: np.ndarray) -> bool:
-    """Whether lengths of rows (n,) are equal, up to a relative difference from rounding."""
-    return bool(np.ptp(lengths) <= _SAME_LENGTH * lengths.max())
-
-
-def _have_one_length(X: Any) -> bool:
-    """Whether dense rows X (n, p) have the same length, as embeddings of an encoder have."""
-    if issparse(X) or X.ndim != 2 or len(X) < _FEWEST_OF_ONE_LENGTH:
-        return False
-    rows = X[:_N_ROWS_SAMPLED].astype(np.float64)
-    # Rows of categories in one-hot columns have one length too, but most of their values are 0.
-    mostly_values = np.count_nonzero(rows) > rows.size / 2
-    return bool(mostly_values) and are_equal(np.linalg.norm(rows, axis=1))
-
-
-def _about(size: float) -> str:
-    return f"about {float(f'{size:.1g}'):g}"
 
 
 def warn_if_unscaled(X: Any, names: Any = None) -> None:
-    """Warn if a column of X (n, ...) is too large for a network, or its rows are too short."""
-    sizes = _root_mean_squares(X)
-    hint = "a network learns from standardized columns, or values from 0 to 1"
+    """Warn if a column of X (n, ...), dense or sparse, is too large for a network."""
+    rows = X[:: -(-X.shape[0] // _ROWS_JUDGED)].astype(np.float64)
+    squares = rows.multiply(rows) if issparse(rows) else np.square(rows)
+    sizes = np.sqrt(np.asarray(squares.mean(axis=0))).ravel()
     if (size := sizes[column := int(sizes.argmax())]) > _LARGE:
         where = f"column {column if names is None else names[column]!r}" if X.ndim == 2 else "it"
-        reason = f"{where} holds values of {_about(size)}"
-    elif 0 < (length := math.hypot(*sizes)) < _SHORT:
-        reason = f"its rows have lengths of {_about(length)}"
-    elif _have_one_length(X) and length < _SMALL * math.sqrt(len(sizes)):
-        reason = f"all its rows have a length of {_about(length)}, so that its values are small"
-        factor = math.sqrt(len(sizes)) / length
-        hint = f"multiply it by {factor:.3g}, here and for the classifier"
-    else:
-        return
-    warn_user(f"X is not scaled: {reason}; {hint}")
-
-
-def _as_numbers(X: np.ndarray, names: Any = None) -> np.ndarray:
-    """Objects or texts (n, ...) as float64; an error names the first that is no finite number."""
-    if X.dtype.kind not in "mM":
-        with suppress(TypeError, ValueError, OverflowError):
-            numbers = X.astype(np.float64)
-            if np.isfinite(numbers).all():
-                return numbers
-    for place, value in np.ndenumerate(X):
-        if (error := _why_no_number(value)) is not None:
-            name = place[1] if names is None else names[place[1]]
-            raise type(error)(
-                f"X must hold finite numbers, and column {name!r} holds {shortened(repr(value))}: "
-                f"leave the column out, or encode it, for example by OrdinalEncoder ({error})"
-            )
-    raise TypeError(f"X must hold numbers, got an array of dtype {X.dtype}")
-
-
-def _why_no_number(value: Any) -> ValueError | TypeError | None:
-    """The error that says why a value is no finite number; None if it is one."""
-    try:
-        if isinstance(value, np.datetime64 | np.timedelta64) or not math.isfinite(float(value)):
-            return ValueError("it is not finite, or it is a date or time")
-    except (ValueError, TypeError) as error:
-        return type(error)(shortened(str(error)))
-    except OverflowError:
-        return ValueError("it is too large")
-    return None
-
-
-def _not_finite(X: Any) -> Iterator[tuple[int, ...]]:
-    """The indices of values of dense X (n, ...) that are no finite numbers."""
-    X = np.zeros(0) if issparse(X) else np.asarray(X)
-    if X.ndim < 2:
-        return
-    if X.dtype.kind == "f":
-        for rows in gen_batches(len(X), _N_ROWS_SAMPLED):  # X may be a memory map
-            for row, *at in np.argwhere(~np.isfinite(X[rows])).tolist():
-                yield rows.start + row, *at
-    elif X.dtype.kind == "O":
-        yield from (at for at, value in np.ndenumerate(X) if _why_no_number(value) is not None)
+        warn_user(
+            f"X is not scaled: {where} holds values of about {float(f'{size:.1g}'):g}; a network "
+            "learns from standardized columns, or values from 0 to 1"
+        )
 
 
 # Our errors report infinity and values too large for float32, so NumPy does not warn of them.
@@ -312,32 +204,13 @@ def examples_checked(
     `options` are those of ``validate_data``.
     """
     X = array_of(X)
-    with add_error_context(
-        "X must be one array of examples of the same shape. If it is a list of pairs (example, "
-        "label), pass torch.stack([example for example, label in pairs])"
-    ):
-        flat = not allow_nd or (X if hasattr(X, "ndim") else np.asarray(X)).ndim <= 2
+    flat = not allow_nd or (X if hasattr(X, "ndim") else np.asarray(X)).ndim <= 2
     options |= {"reset": reset, "allow_nd": allow_nd, "ensure_2d": flat}
-    try:
-        # Not dtype="numeric", which judges columns by their types, not by their values.
-        checked = validate_data(estimator, X, y, dtype=None, **options)
-    except ValueError as error:
-        if (place := next(_not_finite(X), None)) is not None:
-            row, *at = place
-            column = X.columns[at[0]] if hasattr(X, "columns") else at[0]
-            where = f"column {column!r}" if len(at) == 1 else f"at index {at}"
-            error.add_note(
-                f"The first value of X that is no finite number is in row {row}, {where}; rows and "
-                "columns count from 0"
-            )
-        raise
-    except TypeError:
-        if hasattr(X, "columns"):  # the columns may have no common type
-            _as_numbers(np.asarray(X, dtype=object), X.columns)
-        raise
+    checked = validate_data(estimator, X, y, dtype="numeric", **options)
     X, *labels = checked if isinstance(checked, tuple) else (checked,)
     if X.dtype.kind not in "biuf":
-        X = _as_numbers(X, getattr(estimator, "feature_names_in_", None))
+        hint = "leave out or encode the columns of another kind, for example by OrdinalEncoder"
+        raise TypeError(f"X must hold numbers, got an array of dtype {X.dtype}: {hint}")
     if reset and not flat:
         estimator.n_features_in_ = math.prod(X.shape[1:])
     if shape is not None and X.shape[1:] != shape:

@@ -14,6 +14,7 @@ from torch import nn
 from .._base.environment import array_of
 from .._base.mlp import MLP
 from .._base.module_factory import ModuleFactory
+from .._base.validation import not_finite
 from ..theta0 import Architecture, Theta0, arrays_of, digest_of, put_arrays_, qualified_name
 from .info import N_EXAMPLES, ModuleInfo, inspect_logits, inspect_module
 from .noise import EMBEDDINGS
@@ -93,10 +94,7 @@ class NetworkBuilder:
                 parts.append(array_of(hidden_activations(network, examples, last_layer)))
         H = np.concatenate(parts)
         if not np.isfinite(H).all():
-            raise ValueError(
-                "hidden activations of X are not finite: values of X are too large; scale X as "
-                "in fit"
-            )
+            raise not_finite("hidden activations of X are")
         return H.astype(np.float32, copy=False)
 
     def known_last_layer(self) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from .._base.environment import seeded_for_user_code, with_gradients
+from .._base.environment import own_generators, with_gradients
 from .._base.random_streams import StepRandom
 from .._base.validation import add_error_context, warn_user
 from ..theta0 import qualified_name
@@ -67,7 +67,7 @@ def inspect_module(module: nn.Module, X: torch.Tensor, sampler: str = "auto") ->
     name = type(module).__name__
     if not parameter_stds(module, 1.0):
         raise ValueError(f"the module {name} has no parameters to perturb that require a gradient")
-    with seeded_for_user_code(0, X.device):
+    with own_generators(0):
         copied = copy.deepcopy(module)
         before = _attributes(copied)
         logits, outputs, n_numbers = _watched_pass(copied, X)
@@ -78,7 +78,7 @@ def inspect_module(module: nn.Module, X: torch.Tensor, sampler: str = "auto") ->
     bias: Any = module.get_submodule(last_layer).bias if last_layer else None
     why, by_vmap = _why_functional(module, X, sampler), True
     if why:
-        with seeded_for_user_code(0, X.device):
+        with own_generators(0):
             by_vmap = _passes_by_vmap(copy.deepcopy(module), X)
     return ModuleInfo(
         n_classes=logits.shape[1],
@@ -96,7 +96,7 @@ def inspect_module(module: nn.Module, X: torch.Tensor, sampler: str = "auto") ->
 @with_gradients()
 def inspect_logits(module: nn.Module, X: torch.Tensor) -> tuple[int, str]:
     """Number of classes, and name of the linear layer that returns the logits of X, or ""."""
-    with seeded_for_user_code(0, X.device):
+    with own_generators(0):
         logits, outputs, _ = _watched_pass(copy.deepcopy(module), X)
     return logits.shape[1], _last_layer(module, outputs, logits)
 

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import inspect
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import count, repeat
-from typing import Any
+from itertools import count
 
 import numpy as np
 import torch
 from sklearn.utils import gen_batches
-from torch import nn
 
-from .._base.environment import seeded_for_user_code
+from .._base.environment import own_generators
 from .._base.random_streams import Purpose, generator_of, permutation, seed_of
 from .._base.validation import add_error_context, shortened
 from ..graph.walks import Walk
 
-# A function of rows and a generator, or of a tensor on the device.
-Augmentation = Callable[..., Any]
+# Maps a tensor (B, ...) to one of the same shape, on its device.
+Augmentation = Callable[[torch.Tensor], torch.Tensor]
 
 # At most this many mini-batches are gathered at a time, and at most this many values (64 MiB in
 # float32).
@@ -41,12 +39,7 @@ class PositivePairs:
         if self.walk is not None:
             generators = [generator_of(self.seed, Purpose.WALK, step) for step in steps]
             ends = self.walk.ends(starts, self.mean_length, generators)
-        rows = X[np.concatenate([starts, ends], axis=1)]
-        if self.augmentation is None or takes_tensors(self.augmentation):
-            return rows
-        generators = [generator_of(self.seed, Purpose.AUGMENTATION, step) for step in steps]
-        changed = map(augmented, repeat(self.augmentation), rows, generators)
-        return np.stack(list(changed))
+        return X[np.concatenate([starts, ends], axis=1)]
 
 
 @dataclass(frozen=True)
@@ -91,13 +84,10 @@ class RowBatches:
     ) -> Iterator[torch.Tensor]:
         """Mini-batches (B, ...) on a device, of the rows (n, size) of n steps."""
         augmentation = self.pairs.augmentation if self.pairs else None
-        on_device = augmentation is not None and takes_tensors(augmentation)
         for steps in gen_batches(len(order), self.most_steps_at_a_time):
             step = first_step + steps.start
             for number, batch in enumerate(self.gathered(order[steps], step).to(device), step):
-                if on_device:
-                    batch = augmented_on_device(augmentation, batch, self.seed, number)
-                yield batch
+                yield augmented(augmentation, batch, self.seed, number)
 
     def from_(
         self, epoch: int, n_done: int, step: int, device: torch.device
@@ -116,56 +106,37 @@ class RowBatches:
             step, n_done = step + len(order), 0
 
 
-def takes_tensors(augmentation: Augmentation) -> bool:
-    """Whether an augmentation takes a tensor: it is a module, or a function of one argument."""
-    if isinstance(augmentation, nn.Module):
-        return True
-    try:
-        parameters = inspect.signature(augmentation).parameters.values()
-    except (TypeError, ValueError):  # a function in C
-        return False
-    needed = [p for p in parameters if p.default is p.empty and p.kind is not p.VAR_KEYWORD]
-    return len(needed) == 1 and needed[0].kind is not needed[0].VAR_POSITIONAL
-
-
-def augmented_on_device(
-    augmentation: Any, batch: torch.Tensor, seed: int, step: int, *, check_values: bool = False
+def augmented(
+    augmentation: Augmentation | None,
+    batch: torch.Tensor,
+    seed: int,
+    step: int,
+    *,
+    check_values: bool = False,
 ) -> torch.Tensor:
-    """Augmented pairs (2 B, ...), on their device; raises a ValueError as :func:`augmented` does.
+    """Augmented pairs (2 B, ...), on their device; unchanged if there is no augmentation.
 
     The augmentation gets the first inputs of all pairs in one call, and the second inputs in
     another. So even a transform that draws once in a call changes the two inputs of a pair
     differently. On a GPU, NaN and infinity raise an error only if `check_values` is set, because
     reading values waits for the GPU.
     """
-    name = shortened(f"augmentation={augmentation!r}")
-    draws = seeded_for_user_code(seed_of(seed, Purpose.AUGMENTATION, step), batch.device)
-    with torch.no_grad(), draws, add_error_context(f"{name} was given a tensor on {batch.device}"):
+    if augmentation is None:
+        return batch
+    name, first = shortened(f"augmentation={augmentation!r}"), batch[: len(batch) // 2]
+    like = f"a tensor like the one given, {tuple(first.shape)} of {batch.dtype} on {batch.device}"
+    draws = own_generators(seed_of(seed, Purpose.AUGMENTATION, step))
+    with torch.no_grad(), draws, add_error_context(f"{name} was given {like}"):
         halves = [augmentation(half) for half in batch.chunk(2)]
-    for half, changed in zip(batch.chunk(2), halves, strict=True):
+    for changed in halves:
         if not isinstance(changed, torch.Tensor):
-            raise TypeError(f"{name} must return a tensor, got {type(changed).__name__}")
-        floats = changed.is_floating_point() == half.is_floating_point()
-        if changed.shape != half.shape or changed.device != half.device or not floats:
-            valid = f"rows like those given, of shape {tuple(half.shape)}, {half.dtype}"
-            got = f"shape {tuple(changed.shape)}, {changed.dtype}, {changed.device}"
-            raise ValueError(f"{name} must return {valid}, {half.device}; got {got}")
+            raise TypeError(f"{name} must return {like}, got {type(changed).__name__}")
+        floats = changed.is_floating_point() == batch.is_floating_point()
+        if changed.shape != first.shape or changed.device != batch.device or not floats:
+            got = f"{tuple(changed.shape)} of {changed.dtype} on {changed.device}"
+            raise ValueError(f"{name} must return {like}, got {got}")
     result = torch.cat(halves).to(batch.dtype)
-    if (check_values or result.device.type == "cpu") and not bool(result.isfinite().all()):
+    is_read = check_values or result.device.type == "cpu"
+    if is_read and not all(math.isfinite(value) for value in result.aminmax()):
         raise ValueError(f"{name} returned NaN or infinity, or a value too large for float32")
     return result
-
-
-def augmented(augmentation: Augmentation, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Augmented rows (n, ...); a ValueError unless they are finite, of the same shape and type."""
-    changed, name = np.asarray(augmentation(rows, rng)), f"augmentation={augmentation!r}"
-    if changed.shape != rows.shape or changed.dtype.kind != rows.dtype.kind:
-        valid = f"rows like those given, of shape {rows.shape} and type {rows.dtype}"
-        got = f"shape {changed.shape}, {changed.dtype}"
-        raise ValueError(f"{name} must return {valid}; got {got}")
-    with np.errstate(over="ignore"):  # what is too large becomes infinity
-        kept = changed.astype(rows.dtype, copy=False).astype(np.float32, copy=False)
-    if not np.isfinite(kept).all():
-        raise ValueError(f"{name} returned NaN or infinity, or a value too large for float32")
-    # PyTorch refuses negative strides and foreign byte orders, and warns of read-only arrays.
-    return np.require(changed, changed.dtype.newbyteorder("="), ["C", "W"])
