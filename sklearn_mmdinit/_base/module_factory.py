@@ -36,8 +36,8 @@ def check_module(module: Any, keywords: Mapping[str, Any]) -> None:
     plain = uncompiled(module)
     if isinstance(plain, torch.jit.ScriptModule | DataParallel | DistributedDataParallel):
         raise TypeError(
-            f"module must be an nn.Module of Python code, which can be copied, got a "
-            f"{type(plain).__name__}; pass the module that it was made of"
+            "module must be an nn.Module of Python code, which can be copied, got a "
+            f"{type(plain).__name__}; pass the module that it wraps"
         )
     if inspect.isclass(module) and issubclass(module, nn.Module):
         return

@@ -64,5 +64,5 @@ def test_rows_become_dense_a_batch_at_a_time(data, monkeypatch):
     small(max_iter=1, iterator_valid__batch_size=20).fit(sp.csr_array(X), y).predict_proba(
         sp.csr_array(X)
     )
-    # 83 rows in batches of 15, 17 to validate; then all of them.
-    assert sizes == [*[15] * 5, 8, 17, *[20] * 5]
+    # The inspection; 83 rows in batches of 15, 17 to validate; then all of them.
+    assert sizes == [4, *[15] * 5, 8, 17, *[20] * 5]
