@@ -21,7 +21,7 @@ from ._base.environment import (
     without_caller_settings,
 )
 from ._base.random_streams import seeds_of
-from ._base.row_scale import warn_if_another_scale
+from ._base.validation import warn_if_another_scale
 from .fine_tuning import labels, net
 from .fine_tuning.head import fit_head_
 from .theta0 import Theta0, arrays_of

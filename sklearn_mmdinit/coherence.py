@@ -9,9 +9,11 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, clone
+from sklearn.frozen import FrozenEstimator
 from sklearn.utils import check_array
 
 from ._base.environment import check_float32
+from ._base.random_streams import seeds_of
 from ._base.validation import (
     AUTO,
     add_error_context,
@@ -21,8 +23,7 @@ from ._base.validation import (
     numbers,
     shortened,
 )
-from .graph.edges import check_graph, neighbor_graph, on_read_only, seed_
-from .graph.neighbors import count_distinct
+from .graph.neighbors import check_graph, count_distinct, neighbor_graph
 from .graph.walks import Walk
 from .training.minibatches import augmented
 
@@ -249,9 +250,9 @@ def fit_embedding(coherence: Coherence, X: np.ndarray, seed: int) -> Any:
     if coherence.embedding is None:
         return None
     embedding = clone(coherence.embedding)
-    seed_(embedding, seed)
+    _seed_(embedding, seed)
     # A FrozenEstimator needs a y.
-    on_read_only(_name(embedding), lambda rows: embedding.fit(rows, None), X)
+    _on_read_only(_name(embedding), lambda rows: embedding.fit(rows, None), X)
     return embedding
 
 
@@ -272,7 +273,7 @@ def walk_on(coherence: Coherence, embedding: Any, X: np.ndarray, verbose: Any = 
 
 def _embedded(embedding: Any, X: np.ndarray, name: str) -> np.ndarray:
     """The checked output (n, ...) of a fitted embedding for rows X (n, ...)."""
-    output = on_read_only(
+    output = _on_read_only(
         _name(embedding), lambda rows: embedding.transform(_named(rows, embedding)), X
     )
     if np.ndim(output) < 2 or np.shape(output)[0] != len(X):
@@ -294,3 +295,26 @@ def _named(rows: np.ndarray, embedding: Any) -> Any:
 
 def _name(embedding: Any) -> str:
     return f"embedding={type(embedding).__name__}"
+
+
+def _on_read_only(name: str, function: Callable[[np.ndarray], Any], X: np.ndarray) -> Any:
+    """``function(X)`` for a read-only view of X; an error gets a note with `name`."""
+    view = X.view()
+    view.flags.writeable = False
+    with add_error_context(f"{name} got X as a read-only array: it must copy what it changes"):
+        return function(view)
+
+
+def _seed_(estimator: Any, seed: int) -> None:
+    """Replace every ``random_state`` that is None, except in frozen estimators."""
+    if isinstance(estimator, FrozenEstimator):
+        return
+    parameters = estimator.get_params()
+    frozen = tuple(f"{name}__" for name, v in parameters.items() if isinstance(v, FrozenEstimator))
+    names = sorted(
+        name
+        for name, value in parameters.items()
+        if value is None and name.rpartition("__")[2] == "random_state"
+        if not name.startswith(frozen)
+    )
+    estimator.set_params(**dict(zip(names, seeds_of(seed, len(names)), strict=True)))

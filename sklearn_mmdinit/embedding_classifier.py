@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 from scipy.special import log_softmax, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.neighbors import NearestNeighbors
 from sklearn.preprocessing import normalize
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
@@ -16,8 +17,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, v
 from ._base import validation as checks
 from ._base.environment import array_of
 from .fine_tuning.head import linear_head
-from .graph.label_spreading import N_NEIGHBORS, NeighborSpreading
-from .graph.neighbors import count_distinct
+from .graph.neighbors import count_distinct, neighbor_graph
 
 __all__ = ["EmbeddingClassifier"]
 
@@ -27,6 +27,7 @@ _SPREADING_WEIGHT, _ALPHA = 1.5, 0.95
 _SMALLEST_SHARE = 1e-3  # added to spread labels, whose logarithm is taken
 _MASS_POWER = 0.5
 _N_ROUNDS = 12
+_N_NEIGHBORS, _N_SPREADINGS = 10, 100  # of label spreading
 
 
 def fit_classes(
@@ -138,7 +139,7 @@ class EmbeddingClassifier(ClassifierMixin, BaseEstimator):
             rows[labelled], indices[labelled], None, n_classes
         )
         self._spreading = spread = None
-        if count_distinct(rows, N_NEIGHBORS + 1) > N_NEIGHBORS:
+        if count_distinct(rows, _N_NEIGHBORS + 1) > _N_NEIGHBORS:
             self._spreading = NeighborSpreading(_ALPHA).fit(rows, given)
             spread = self._spreading.label_distributions_
         prior = self._prior(rows, spread)
@@ -198,3 +199,42 @@ def _unit(X: np.ndarray) -> np.ndarray:
     # and no row is so short that `normalize` leaves it as it is.
     _, exponents = np.frexp(np.abs(X).max(axis=1, keepdims=True))
     return np.asarray(normalize(np.ldexp(X, -exponents)), dtype=np.float32)
+
+
+class NeighborSpreading:
+    """Label spreading (Zhou et al., 2004): F <- alpha S F + (1 - alpha) Y.
+
+    S = D^-1/2 W D^-1/2, and W is the graph of rows with edges in both directions. A row to predict
+    gets the mean of F over its nearest neighbours. Unlike LabelSpreading of scikit-learn, this
+    weighs edges by shared neighbours, and returns no NaN for rows that no label reaches.
+    """
+
+    def __init__(self, alpha: float) -> None:
+        self.alpha = alpha
+
+    def fit(self, X: np.ndarray, given: np.ndarray) -> Self:
+        """Spread labels among rows X (n, p); `given` (n, n_classes) is 1 at a label, else 0."""
+        edges = neighbor_graph(X, n_neighbors=_N_NEIGHBORS)
+        both_ways = (edges + edges.T).tocoo()
+        # No degree is 0, because each row has neighbours.
+        scale = 1.0 / np.sqrt(both_ways.sum(axis=1))
+        both_ways.data *= scale[both_ways.row] * scale[both_ways.col]
+        matrix, start = both_ways.tocsr(), (1.0 - self.alpha) * given
+        spread = start
+        for _ in range(_N_SPREADINGS):
+            spread = self.alpha * (matrix @ spread) + start
+        self.label_distributions_ = _divided_by_sums(spread, 0.0)
+        self._search = NearestNeighbors(n_neighbors=_N_NEIGHBORS, algorithm="brute").fit(X)
+        return self
+
+    def predict_proba(self, X: np.ndarray) -> np.ndarray:
+        """Mean of the nearest rows' distributions (n, n_classes); uniform if all are 0."""
+        nearest = self._search.kneighbors(X, return_distance=False)
+        votes = self.label_distributions_[nearest].sum(axis=1)
+        return _divided_by_sums(votes, 1.0 / votes.shape[1])
+
+
+def _divided_by_sums(votes: np.ndarray, default: float) -> np.ndarray:
+    """Each row divided by its sum, or filled with the default if that is 0."""
+    totals = votes.sum(axis=1, keepdims=True)
+    return np.where(totals > 0, votes / np.where(totals > 0, totals, 1.0), default)

@@ -21,8 +21,7 @@ from ._base import validation as checks
 from ._base.environment import torch_device, without_caller_settings
 from ._base.mlp import ACTIVATIONS, INITS
 from ._base.random_streams import Purpose, permutation, seed_of, seeds_of
-from ._base.row_scale import mean_and_variance, unit_rows, warn_if_another_scale
-from ._base.validation import warn_user
+from ._base.validation import mean_and_variance, unit_rows, warn_if_another_scale, warn_user
 from .coherence import (
     Coherence,
     check_augmentation,
@@ -40,8 +39,7 @@ from .training.checkpoint import Checkpointer, digest_of
 from .training.config import PAPER_WEIGHTS, Config, resolve
 from .training.loop import mean_loss, train
 from .training.minibatches import PositivePairs, RowBatches
-from .training.schedule import has_converged, is_still_falling
-from .training.state import State
+from .training.state import State, has_converged, is_still_falling
 from .training.streams import LoaderEpochs, StreamBatches
 
 __all__ = ["MMDInitializer"]

@@ -29,7 +29,7 @@ from sklearn_mmdinit import (
     mmd_init_,
 )
 from sklearn_mmdinit.coherence import WalkCache, fit_embedding
-from sklearn_mmdinit.graph.edges import neighbor_graph
+from sklearn_mmdinit.graph.neighbors import neighbor_graph
 
 
 @pytest.fixture(scope="module")

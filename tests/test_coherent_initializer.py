@@ -18,7 +18,7 @@ from sklearn_mmdinit.graph.walks import Walk
 from sklearn_mmdinit.losses import logit_correlation
 from sklearn_mmdinit.training.config import PAPER_WEIGHTS, resolve
 from sklearn_mmdinit.training.minibatches import PositivePairs, RowBatches
-from sklearn_mmdinit.training.schedule import planned_steps, rate_factor
+from sklearn_mmdinit.training.state import planned_steps, rate_factor
 
 TERMS = ("loss", "uniformity", "degeneracy", "detachment", "coherence")
 

@@ -12,13 +12,14 @@ from scipy.sparse import coo_matrix, csc_array, csr_array, random_array
 from scipy.sparse.csgraph import connected_components
 
 from helpers import threads
-from sklearn_mmdinit.graph.edges import neighbor_graph, weighed_by_shared_neighbors
-from sklearn_mmdinit.graph.label_spreading import NeighborSpreading
+from sklearn_mmdinit.embedding_classifier import NeighborSpreading
 from sklearn_mmdinit.graph.neighbors import (
     count_distinct,
     distinct_rows,
     nearest_neighbors,
+    neighbor_graph,
     principal_components,
+    weighed_by_shared_neighbors,
 )
 from sklearn_mmdinit.graph.walks import Walk
 

@@ -22,9 +22,13 @@ from helpers import (
 from module_zoo import ZOO, looked_at, of_zoo, rows, tokens
 from sklearn_mmdinit._base.mlp import ACTIVATIONS
 from sklearn_mmdinit.losses import coherence, degeneracy, detachment, logit_correlation, uniformity
-from sklearn_mmdinit.losses._interval import _SMALLEST_BANDWIDTH, interval_median, interval_mmd
 from sklearn_mmdinit.losses._shared import kernel_and_slope
-from sklearn_mmdinit.losses._uniformity import mmd
+from sklearn_mmdinit.losses._uniformity import (
+    _SMALLEST_BANDWIDTH,
+    interval_median,
+    interval_mmd,
+    mmd,
+)
 from sklearn_mmdinit.networks.noise import NORMALIZATIONS
 from sklearn_mmdinit.networks.passes import (
     TAPPED,

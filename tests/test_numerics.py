@@ -19,10 +19,9 @@ from sklearn_mmdinit import (
     OrientedGradients,
     RandomAffine,
 )
-from sklearn_mmdinit._base.chunks import chunked
 from sklearn_mmdinit._base.environment import check_float32
 from sklearn_mmdinit._base.random_streams import StepRandom
-from sklearn_mmdinit._base.threads import run_on_threads, team, worthwhile_threads
+from sklearn_mmdinit._base.threads import chunked, run_on_threads, team, worthwhile_threads
 
 # Draws of pre-training are functions of seed and step
 

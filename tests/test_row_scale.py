@@ -12,7 +12,7 @@ from sklearn.preprocessing import StandardScaler, normalize
 
 from nets import Conv, assert_same_arrays
 from sklearn_mmdinit import MLPClassifier, MMDInitializer, NetClassifier, Theta0
-from sklearn_mmdinit._base.row_scale import unit_rows
+from sklearn_mmdinit._base.validation import unit_rows
 
 PIXELS, y = load_digits().data / 16, load_digits().target
 STANDARDISED = StandardScaler().fit_transform(PIXELS)
