@@ -245,9 +245,9 @@ def check_augmentation(
         )
 
 
-def fit_embedding(coherence: Coherence, X: np.ndarray, seed: int) -> Any:
+def fit_embedding(coherence: Coherence | None, X: np.ndarray, seed: int) -> Any:
     """The embedding of a checked coherence, fitted to rows X (n, ...), or None."""
-    if coherence.embedding is None:
+    if coherence is None or coherence.embedding is None:
         return None
     embedding = clone(coherence.embedding)
     _seed_(embedding, seed)

@@ -34,7 +34,7 @@ from .coherence import (
 from .fine_tuning import labels
 from .losses import logit_correlation
 from .networks.builder import NetworkBuilder
-from .theta0 import Architecture, Theta0, checked_path
+from .theta0 import Architecture, Theta0, checked_path, put_arrays_
 from .training.checkpoint import Checkpointer, digest_of
 from .training.config import PAPER_WEIGHTS, Config, resolve
 from .training.loop import mean_loss, train
@@ -233,8 +233,6 @@ class MMDInitializer(
     }
     _state: State
     _n_classes_is_known: bool  # from labels, a parameter or the module
-    # Mean and spread of the rows that theta0 was learned from; None if the module takes integers.
-    _moments: tuple[np.ndarray, np.ndarray] | None
 
     def __init__(
         self,
@@ -385,23 +383,34 @@ class MMDInitializer(
         `autocast` is the precision in which the network computes in training; None: its own.
         """
         X = self._validated(X, reset=self._learned() is None)
-        y = labels.one_for_each_row(X, y)
-        coherence = coherence_of(self.coherence, X)
+        coherence, device = coherence_of(self.coherence, X), torch_device(self.device)
         n_rows = len(X) if epochs is None else epochs.n_rows
-        config, fresh = self._begin(X, y, coherence, n_rows)
-        path = None if self.checkpoint is None else Path(self.checkpoint)
-        digest = ""
-        if path is not None:
-            digest = self._digest(X, n_rows, str(autocast), coherence, config, fresh)
-        checkpointer = Checkpointer(path, digest)
-        state = checkpointer.first_state(fresh)
-        self._prepare(X, coherence, fresh.seed)
+        (seed,) = seeds_of(self.random_state, 1)
+        theta0 = self._initial_weights(X, labels.one_for_each_row(X, y), seed)
+        config = self._config(n_rows, coherence)
+        if coherence is not None:
+            self._builder.known_last_layer()  # raises without a last linear layer
+            check_augmentation(coherence, X, self._builder.as_examples, device)
+            if not config.has_paper_terms:
+                theta0 = self._builder.with_head_of_zeros(theta0)
+        state, keep = State(seed, theta0), None
+        if self.checkpoint is not None:
+            # The same rows have the same hash in any layout. Rows in C order are not copied.
+            rows = np.ascontiguousarray(X, X.dtype.newbyteorder("="))
+            weights = theta0.architecture.to_json(), dict(theta0.arrays)
+            settings = vars(config), vars(coherence) if coherence else {}, str(autocast)
+            digest = digest_of(rows, n_rows, seed, *weights, *settings)
+            keep = Checkpointer(Path(self.checkpoint), digest)
+            state = keep.first_state(state)
+        self.embedding_ = fit_embedding(coherence, X, seed)
+        batches = self._batches(X, coherence, config, state, epochs)
+        network = self._builder.network_at(state.current, device)
         try:
-            keep = None if path is None else checkpointer
-            self._train(X, coherence, config, state, epochs, keep, autocast)
+            train(network, self._builder, batches, config, state, self.verbose, keep, autocast)
         finally:
-            checkpointer.write_at_end()
-        return self._store(X, config, state)
+            if keep is not None:
+                keep.write_at_end()
+        return self._store(X, config, state, network)
 
     @without_caller_settings()
     def score(self, X: Any, y: Any = None) -> float:
@@ -424,7 +433,8 @@ class MMDInitializer(
         coherence, theta0 = coherence_of(self.coherence, X), self.theta0_
         config, device = self._config(len(X), coherence), torch_device(self.device)
         batches = self._row_batches(X, coherence, config, self._state.seed)
-        loss = mean_loss(self._builder, batches, config, theta0, _FIRST_SCORE_STEP, device)
+        network = self._builder.network_at(theta0, device)
+        loss = mean_loss(network, self._builder.info, batches, config, _FIRST_SCORE_STEP)
         if not math.isfinite(loss):
             raise checks.not_finite("the loss of X is")
         return -loss
@@ -447,7 +457,8 @@ class MMDInitializer(
         check_is_fitted(self, "theta0_")
         rows = self._rows(X)
         warn_if_another_scale(rows, self.theta0_.row_mean, self.theta0_.row_spread)
-        return unit_rows(self._builder.hidden(self.theta0_, rows, torch_device(self.device)))
+        network = self._builder.network_at(self.theta0_, torch_device(self.device))
+        return unit_rows(self._builder.hidden(network, rows))
 
     @property
     def _n_features_out(self) -> int:
@@ -488,11 +499,8 @@ class MMDInitializer(
         dtype = X.dtype.newbyteorder("=")
         return X.astype(dtype if dtype in (np.float32, np.float64) else np.float32, copy=False)
 
-    def _begin(
-        self, X: np.ndarray, y: Any, coherence: Coherence | None, n_rows: int
-    ) -> tuple[Config, State]:
-        """Inspect the network on a few rows; return the training's settings and a fresh state."""
-        (seed,) = seeds_of(self.random_state, 1)
+    def _initial_weights(self, X: np.ndarray, y: Any, seed: int) -> Theta0:
+        """Inspect a network of the module on a few rows; the weights at which training starts."""
         learned, of_labels = self._learned(), labels.n_classes_in(y)
         was_known = learned is not None and self._n_classes_is_known
         self._n_classes_is_known = bool(
@@ -503,64 +511,45 @@ class MMDInitializer(
         factory = factories.factory_of_initializer(
             vars(self), self.n_features_in_, seed_of(seed, Purpose.WEIGHTS), of_labels
         )
-        self._builder, theta0 = NetworkBuilder.of(factory.snapshot(), X)
+        self._builder, fresh = NetworkBuilder.of(factory.snapshot(), X)
         if not self._builder.takes_integers:
             checks.warn_if_unscaled(X, getattr(self, "feature_names_in_", None))
-        self._moments = None if self._builder.takes_integers else mean_and_variance(X)
         architecture = self._builder.architecture
         if not (checks.is_auto(self.n_classes) or self.n_classes == architecture.n_classes):
             raise ValueError(
                 f"n_classes={self.n_classes}, and the module {architecture.module} returns "
                 f"{architecture.n_classes} logits; make them equal, or leave n_classes at 'auto'"
             )
-        if learned is not None:
-            _check_same_network(learned.architecture, architecture)
-            warn_if_another_scale(X, learned.row_mean, learned.row_spread)
-            theta0 = learned
-        if coherence is not None:
-            self._builder.known_last_layer()  # raises without a last linear layer
-        config = self._config(n_rows, coherence)
-        if coherence is not None and not config.has_paper_terms:
-            theta0 = self._builder.with_head_of_zeros(theta0)
-        return config, State(seed, theta0)
+        if learned is None:
+            return fresh
+        _check_same_network(learned.architecture, architecture)
+        warn_if_another_scale(X, learned.row_mean, learned.row_spread)
+        return learned
 
     def _learned(self) -> Theta0 | None:
         """The theta0 that a warm start goes on from, or None."""
         return getattr(self, "theta0_", None) if self.warm_start else None
-
-    def _train(
-        self,
-        X: np.ndarray,
-        coherence: Coherence | None,
-        config: Config,
-        state: State,
-        epochs: LoaderEpochs | None,
-        keep: Checkpointer | None,
-        autocast: torch.dtype | None,
-    ) -> None:
-        """Train on rows X, or on the epochs of a loader."""
-        batches: RowBatches | StreamBatches
-        if epochs is None:
-            batches = self._row_batches(X, coherence, config, state.seed)
-        else:
-            augmentation = coherence.augmentation if coherence else None
-            integers = self._builder.takes_integers
-            of_data = epochs, config, integers, state.seed, augmentation
-            batches = StreamBatches(*of_data, state.steps_an_epoch)
-        device = torch_device(self.device)
-        train(self._builder, batches, config, state, device, self.verbose, keep, autocast)
 
     def _config(self, n_rows: int, coherence: Coherence | None) -> Config:
         """Settings by the parameters as they are now; an error if the network cannot have them."""
         n_classes, is_known = self._builder.info.n_classes, self._n_classes_is_known
         return resolve(vars(self), coherence, n_rows, n_classes, is_known)
 
-    def _prepare(self, X: np.ndarray, coherence: Coherence | None, seed: int) -> None:
-        """Fit the embedding; errors of the augmentation come before a long fit."""
-        self.embedding_ = None
-        if coherence is not None:
-            check_augmentation(coherence, X, self._builder.as_examples, torch_device(self.device))
-            self.embedding_ = fit_embedding(coherence, X, seed)
+    def _batches(
+        self,
+        X: np.ndarray,
+        coherence: Coherence | None,
+        config: Config,
+        state: State,
+        epochs: LoaderEpochs | None,
+    ) -> RowBatches | StreamBatches:
+        """Mini-batches of rows X, or of the epochs of a loader."""
+        if epochs is None:
+            return self._row_batches(X, coherence, config, state.seed)
+        augmentation = coherence.augmentation if coherence else None
+        integers = self._builder.takes_integers
+        of_data = epochs, config, integers, state.seed, augmentation
+        return StreamBatches(*of_data, state.steps_an_epoch)
 
     def _row_batches(
         self, X: np.ndarray, coherence: Coherence | None, config: Config, seed: int
@@ -575,33 +564,18 @@ class MMDInitializer(
             pairs = PositivePairs(walk, length, seed, coherence.augmentation)
         return RowBatches(X, config.rows_a_step, seed, self._builder.as_examples, pairs)
 
-    def _digest(
-        self,
-        X: np.ndarray,
-        n_rows: int,
-        autocast: str,
-        coherence: Coherence | None,
-        config: Config,
-        fresh: State,
-    ) -> str:
-        """A hash of everything that affects the training."""
-        # The same rows have the same hash in any layout. Rows in C order are not copied.
-        rows = np.ascontiguousarray(X, X.dtype.newbyteorder("="))
-        weights = fresh.current.architecture.to_json(), dict(fresh.current.arrays)
-        settings = vars(config), vars(coherence) if coherence else {}, autocast
-        return digest_of(rows, n_rows, fresh.seed, *weights, *settings)
-
-    def _store(self, X: np.ndarray, config: Config, state: State) -> Self:
-        """Set the fitted attributes."""
+    def _store(self, X: np.ndarray, config: Config, state: State, network: nn.Module) -> Self:
+        """Set the fitted attributes; `network` is the one that was trained."""
         self._state, self.config_ = state, config
         theta0 = state.result(config)
-        if self._moments is not None:
-            mean, variance = (array.reshape(X.shape[1:]) for array in self._moments)
+        if not self._builder.takes_integers:
+            mean, variance = (array.reshape(X.shape[1:]) for array in mean_and_variance(X))
             theta0 = replace(theta0, row_mean=mean, row_spread=np.sqrt(variance))
         H = None
         if config.coherence is not None:
             rows = np.sort(permutation(state.seed, 0, len(X))[:_JUDGED_ROWS])
-            H = self._builder.hidden(theta0, X[rows], "cpu")
+            put_arrays_(network, theta0.arrays)  # it may have diverged
+            H = self._builder.hidden(network, X[rows])
         self.theta0_ = theta0
         self.sampler_ = self._builder.info.sampler
         self.why_functional_ = self._builder.info.why_functional

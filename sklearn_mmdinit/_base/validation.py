@@ -224,7 +224,7 @@ def examples_checked(
 # The scale of X
 
 _NUMBERS_AT_A_TIME = 1 << 20  # float64 numbers of a block: 8 MiB
-_ROWS_COMPARED = 256
+_ROWS_MEASURED, _ROWS_COMPARED = 20_000, 256
 # With fewer rows, or fewer values in them, a difference may be chance.
 _FEWEST_ROWS, _FEWEST_NUMBERS = 5, 100
 # Limits of the ratios that `warn_if_another_scale` computes. Pixels from 0 to 1 have less than 1/9
@@ -249,7 +249,8 @@ def unit_rows(X: np.ndarray) -> np.ndarray:
 
 
 def mean_and_variance(X: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and variance of each column of X (n, ...); 0 for a variance that may be rounding."""
+    """Mean and variance of each column of a sample of X (n, ...); 0 for what may be rounding."""
+    X = X[:: -(-X.shape[0] // _ROWS_MEASURED)]
     n, shift, sums, squares = X.shape[0], None, 0.0, 0.0
     for block in _blocks(X):
         shift = block.mean(axis=0) if shift is None else shift  # keeps the squares small

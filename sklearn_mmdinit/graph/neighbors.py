@@ -175,9 +175,8 @@ def share_neighbors(neighbors: np.ndarray, kind: np.ndarray) -> np.ndarray:
 
 
 def have_one_length(X: np.ndarray) -> bool:
-    """Whether all rows of X (n, p) have the same length above 0, up to rounding."""
-    blocks = (np.asarray(X[block], np.float64) for block in gen_batches(len(X), _BLOCK))
-    lengths = np.concatenate([np.linalg.norm(block, axis=1) for block in blocks])
+    """Whether rows of X (n, p), up to a thousand of them, have the same norm above 0."""
+    lengths = np.linalg.norm(np.asarray(X[:: -(-len(X) // 1_000)], np.float64), axis=1)
     return bool(lengths.max() > 0 and np.ptp(lengths) <= _SAME_LENGTH * lengths.max())
 
 

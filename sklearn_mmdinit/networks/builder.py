@@ -61,18 +61,12 @@ class NetworkBuilder:
         return module.to(device)
 
     def with_head_of_zeros(self, theta0: Theta0) -> Theta0:
-        """Theta0 with a last layer of zeros, if no other layer shares its parameters.
+        """Theta0 with a last layer of zeros, unless another layer shares its parameters.
 
         Coherence alone does not train the last layer. From zeros, fine-tuning is better than from
         random weights, whose outputs it would first have to unlearn.
         """
-        module, last = self.factory.build(), self.known_last_layer()
-        own = {id(parameter) for parameter in module.get_submodule(last).parameters()}
-        every = module.named_parameters(remove_duplicate=False)
-        names = [name for name, parameter in every if id(parameter) in own]
-        if any(name.rpartition(".")[0] != last for name in names):
-            return theta0
-        zeros = {name: np.zeros_like(theta0.arrays[name]) for name in names}
+        zeros = {name: np.zeros_like(theta0.arrays[name]) for name in self.info.head}
         return replace(theta0, arrays={**theta0.arrays, **zeros})
 
     def theta0_of(self, network: nn.Module) -> Theta0:
@@ -83,10 +77,10 @@ class NetworkBuilder:
         """A copy of rows as a tensor on the CPU, in the type that the module takes."""
         return as_examples(X, self.takes_integers)
 
-    def hidden(self, theta0: Theta0, X: np.ndarray, device: str | torch.device) -> np.ndarray:
-        """Inputs (n, n_units) of the last linear layer at theta0."""
-        network, last_layer = self.network_at(theta0, device).eval(), self.known_last_layer()
-        parts = []
+    def hidden(self, network: nn.Module, X: np.ndarray) -> np.ndarray:
+        """Inputs (n, n_units) of the last linear layer of a network, in evaluation mode."""
+        network, last_layer, parts = network.eval(), self.known_last_layer(), []
+        device = next(network.parameters()).device
         with torch.no_grad():
             # At least two rows: a batch norm without running statistics cannot pass one.
             for rows in gen_batches(len(X), _ROWS_AT_A_TIME, min_batch_size=2):

@@ -36,8 +36,8 @@ class ModuleInfo:
     why_functional: str = ""  # why the sampler is not "gram"
     by_vmap: bool = True  # False: one network after the other
     n_activations: int = 0  # values that a pass computes for one example
-    calls: tuple[str, ...] = ()  # names of the layers of TAPPED, in the order of all calls
     last_layer: str = ""  # the linear layer that returns the logits; "": none
+    head: tuple[str, ...] = ()  # names of its parameters; empty if another layer shares one
     stateful: bool = False  # whether a pass sets attributes of the module, or runs a user's hooks
 
 
@@ -87,8 +87,8 @@ def inspect_module(module: nn.Module, X: torch.Tensor, sampler: str = "auto") ->
         why_functional=why,
         by_vmap=by_vmap,
         n_activations=-(-n_numbers // len(X)),
-        calls=tuple(called for called, _ in outputs),
         last_layer=last_layer,
+        head=_own_parameters(module, last_layer),
         stateful=stateful,
     )
 
@@ -131,6 +131,15 @@ def _last_layer(module: nn.Module, outputs: _Outputs, logits: torch.Tensor) -> s
         if same and not output._version and isinstance(module.get_submodule(name), nn.Linear):
             return name
     return ""
+
+
+def _own_parameters(module: nn.Module, layer: str) -> tuple[str, ...]:
+    """Names of a layer's parameters; none if there is no layer, or another one shares them."""
+    own = {id(parameter) for parameter in module.get_submodule(layer).parameters()}
+    every = module.named_parameters(remove_duplicate=False)
+    names = tuple(name for name, parameter in every if id(parameter) in own)
+    is_own = layer and all(name.rpartition(".")[0] == layer for name in names)
+    return names if is_own else ()
 
 
 def _attributes(module: nn.Module) -> list[tuple[str, int]]:

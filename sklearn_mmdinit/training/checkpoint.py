@@ -25,17 +25,15 @@ _SECONDS_BETWEEN_WRITES = 60.0  # at least
 
 @dataclass
 class Checkpointer:
-    """Keeps the state at the end of the last window or epoch, in memory and perhaps in a file."""
+    """Keeps the state at the end of the last window, in memory and in a file."""
 
-    path: Path | None
+    path: Path
     digest: str  # of everything that affects the training
     last: State | None = None
     due: float = math.inf  # time of the next write
 
     def first_state(self, fresh: State) -> State:
         """The state in the file, if it exists; else the fresh state."""
-        if self.path is None:
-            return fresh
         remove_unfinished_files(self.path)
         self.last = self._read(self.path, fresh) if self.path.exists() else fresh
         self.write()  # a file that cannot be written raises now, and not in an hour
@@ -56,7 +54,7 @@ class Checkpointer:
 
     def write(self) -> None:
         """Replace the file by the last state, whole or not at all."""
-        if self.path is None or self.last is None:
+        if self.last is None:
             return
         arrays: dict[str, np.ndarray] = {}
 

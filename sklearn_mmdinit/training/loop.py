@@ -19,7 +19,6 @@ from ..networks.builder import NetworkBuilder
 from ..networks.info import ModuleInfo
 from ..networks.passes import explained_single_row, hidden_activations, isolated
 from ..objective import paper_terms
-from ..theta0 import Theta0
 from .config import COHERENCE_WEIGHT, Config
 from .cuda_graph import RecordedStep
 from .minibatches import RowBatches
@@ -68,24 +67,24 @@ def training_threads(
 @with_gradients()
 @explained_single_row()
 def train(
+    network: nn.Module,
     builder: NetworkBuilder,
     batches: RowBatches | StreamBatches,
     config: Config,
     state: State,
-    device: torch.device,
     verbose: Any = 0,
     keep: Callable[[State], None] | None = None,
     autocast: torch.dtype | None = None,
 ) -> None:
-    """Train until the epochs or the planned steps are over; changes the state in place.
+    """Train a network at ``state.current`` until the epochs or the planned steps are over.
 
-    Training that stops and goes on equals uninterrupted training, bit for bit. `keep` gets a copy
-    of the state at the end of each window. `autocast` is the precision in which the network
-    computes; None: its own. If the loss or the weights are not finite, training stops and goes back
-    to the best window, with a ConvergenceWarning; before the first window has ended, a ValueError
-    is raised.
+    Changes the network and the state in place. Training that stops and goes on equals uninterrupted
+    training, bit for bit. `keep` gets a copy of the state at the end of each window. `autocast` is
+    the precision in which the network computes; None: its own. If the loss or the weights are not
+    finite, training stops and goes back to the best window, with a ConvergenceWarning; before the
+    first window has ended, a ValueError is raised.
     """
-    network, info = builder.network_at(state.current, device), builder.info
+    info, device = builder.info, next(network.parameters()).device
     optimizer = _adam(network, config, state, device)
     step = partial(_step, network, info, optimizer, config, autocast)
     state.steps_an_epoch = float(batches.steps_an_epoch)
@@ -138,17 +137,12 @@ def train(
 
 @torch.inference_mode(False)  # Jacobians need gradients
 def mean_loss(
-    builder: NetworkBuilder,
-    batches: RowBatches,
-    config: Config,
-    theta0: Theta0,
-    first_step: int,
-    device: torch.device,
+    network: nn.Module, info: ModuleInfo, batches: RowBatches, config: Config, first_step: int
 ) -> float:
-    """The mean loss at theta0 over the rows in their order; step numbers begin at `first_step`."""
-    network, info = builder.network_at(theta0, device), builder.info
+    """The mean loss of a network over the rows in their order; steps begin at `first_step`."""
     n_steps, total = batches.steps_an_epoch, 0.0
     order = np.arange(n_steps * batches.size).reshape(n_steps, batches.size)
+    device = next(network.parameters()).device
     random = StepRandom(batches.seed, device)
     with torch.no_grad(), training_threads(network, info, config, device):
         for step, batch in enumerate(batches.mini_batches(order, first_step, device), first_step):
