@@ -34,19 +34,18 @@ _LONGEST = 10_000
 
 
 class Coherence(BaseEstimator):
-    r"""The fourth term of :class:`MMDInitializer`: functions near theta0 are smooth on the data.
+    r"""The contrastive loss of :class:`MMDInitializer`: similar examples get similar features.
 
-    The paper's L_uni looks at each input alone: the networks near theta0 should spread their
-    predictions over the whole simplex. This term compares inputs. If the last layer is perturbed,
-    predictions of neighbouring inputs should move together, and those of unrelated inputs should
-    move without correlation. Let C be the exact correlation of these moves, and :math:`i \to i^+` a
-    random walk on the nearest-neighbour graph of the unlabelled rows, or a second view of the row
-    (see `n_neighbors`). The term is
+    Two similar examples are a positive pair: an example and one that a random walk on the
+    nearest-neighbour graph of the unlabelled data reaches, or two views of one example (see
+    `n_neighbors`). If the last layer is perturbed as the paper does, predictions of a positive pair
+    should move together, and those of unrelated examples without correlation. Let C be the exact
+    correlation of these moves, and :math:`i \to i^+` a positive pair. The loss is
 
     .. math:: L_{coh} = 1 - E_i [C_{i i^+}] + \rho \, E_{i \not\sim j} [C_{ij}^2].
 
-    It is the spectral contrastive loss [1]_, whose positive pairs are here two rows that a walk
-    connects. It is not part of the paper, whose terms can be added by their weights.
+    It is the spectral contrastive loss [1]_. It is not part of the paper, whose terms can be added
+    by their weights.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The estimator that learns theta0 from unlabelled rows: validate, resolve, train, store."""
+"""The estimator that pre-trains a network: validate, inspect, resolve, train, store."""
 
 from __future__ import annotations
 
@@ -63,16 +63,20 @@ _COLLAPSE_ROWS, _COLLAPSED = 512, 0.9
 class MMDInitializer(
     factories.ExtraParamsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 ):
-    r"""Learn a network's initial weights from unlabelled data.
+    r"""Pre-train a neural network on unlabelled data.
 
-    Minimises eq. (final_loss) of Lee & Cho [1]_ over theta0,
+    ``fit`` learns the weights from which a network is then trained with few labels: theta0. They
+    serve in three ways. :meth:`transform` gives features for any classifier, :class:`MLPClassifier`
+    and :class:`NetClassifier` start from them, and :meth:`to_module` is a PyTorch module.
+
+    Without ``coherence`` the loss is eq. (final_loss) of Lee & Cho [1]_,
 
     .. math:: L = L_{uni} + \lambda L_{sd} + \xi L_{iod},
 
-    so that small random perturbations of theta0 give predictions that are uniform over the class
-    simplex for every input, use all classes, and depend on the input. The defaults are the paper's
-    values. ``coherence="auto"`` adds a term that the paper does not have: networks near theta0 then
-    predict similarly for similar rows. With few labels this term brings most of the improvement.
+    which makes small random perturbations of theta0 give predictions that are uniform over the
+    class simplex for every input, use all classes, and depend on the input. The defaults are the
+    paper's values. With ``coherence="auto"`` the loss is a contrastive one, :class:`Coherence`, by
+    which similar examples get similar features. With few labels it is far more accurate.
 
     Parameters
     ----------
@@ -82,24 +86,24 @@ class MMDInitializer(
         Number of classes of the tasks to come, the paper's d. "auto": if ``fit`` gets labels, the
         number of classes of y without -1, NaN and None; else the default of the module's class, or
         2. A module that is an instance, or whose class has no argument ``n_classes``, keeps its own
-        number of logits. Set `n_classes` if y holds whole numbers that are not labels, such as
-        targets of a regression. Time and memory of L_iod grow with its square: with 1,000 classes a
-        step takes many seconds on two cores, and ``detachment_weight=0`` leaves it out. With a
-        coherence it also sets ``Coherence(separation="auto")``.
+        number of logits. Set it if y holds whole numbers that are not labels, such as targets of a
+        regression. With coherence it also decides ``Coherence(separation="auto")``. Time and memory
+        of L_iod grow with its square: with 1,000 classes a step takes many seconds on two cores,
+        and ``detachment_weight=0`` leaves it out.
     coherence : None, "auto" or Coherence, default=None
-        A fourth term that makes functions near theta0 alike for neighbours in X, or for two views
-        of a row. "auto" stands for ``Coherence()``, with fewer neighbours if X has few distinct
-        rows. None is the paper's loss.
+        Whether similar examples get similar features. "auto" stands for ``Coherence()``, with fewer
+        neighbours if few examples differ. None: the paper's loss.
     max_iter : int or "auto", default="auto"
         Epochs over X. "auto" without coherence: 5. "auto" with coherence: the learning rate stays
         constant until L_coh stops falling. If L_coh is then at most 0.4, the rate stays constant
-        for as many steps again. Then it falls, for half as many steps as it was constant. The
-        number of steps is at least m and at most max(m, 1,500), where m is n_samples / 20, kept
-        between 225 and 3,000. Fewer steps may give weights that are worse than random ones.
+        for as many steps again. Then it falls, for half as many steps as it was constant. There are
+        at most 3,000 steps, and at least n_samples / 20, kept between 225 and 3,000. Fewer steps
+        may give weights that are worse than random ones.
     random_state : int, RandomState instance or None, default=None
-        Seed of initial weights, order of rows, perturbations and uniform samples.
+        Seed of random weights, the order of examples, walks, augmentations, perturbations and
+        uniform samples.
     module : None, nn.Module or subclass of it, default=None
-        The network, which returns logits. None: a perceptron, an :class:`MLP`. An instance is
+        The network, which returns logits. None: an :class:`MLP`. An instance is
         copied, and training starts at its weights. A class is called with the ``module__<name>``
         parameters. If it has an argument ``n_classes``, it gets the number of classes. If it has an
         argument ``n_features`` without a default, it gets the number of values of an example. X may
@@ -158,9 +162,10 @@ class MMDInitializer(
     Attributes
     ----------
     theta0_ : Theta0
-        What was learned, with its architecture.
+        The pre-trained weights, with their architecture. Coherence alone does not train the last
+        layer, which is then 0.
     coefs_, intercepts_ : list of ndarray
-        Weights (n_in, n_out) and biases (n_out,) of each layer of a perceptron.
+        Weights (n_in, n_out) and biases (n_out,) of each layer of an MLP.
     history_ : list of dict
         One dict for each window of 100 steps, with coherence of 50: "step" is the step at which the
         window ended. The others are means over the window of "loss" and of the terms that were
@@ -173,9 +178,8 @@ class MMDInitializer(
     embedding_ : estimator or None
         The ``coherence.embedding``, fitted.
     converged_ : bool or None
-        Whether L_coh had stopped falling when the learning rate began to fall; False also if there
-        were too few steps to judge, or if all predictions still moved together (told only for a
-        separation of 1 or more). None without coherence.
+        Whether L_coh had stopped falling, at a level below 1, when the learning rate began to fall;
+        False also if there were too few steps to judge. None without coherence.
     config_ : Config
         Settings of the training, with "auto" resolved.
     sampler_ : str
@@ -189,10 +193,10 @@ class MMDInitializer(
 
     See Also
     --------
+    Coherence : The contrastive loss and its parameters.
+    MLPClassifier, NetClassifier : Fine-tune from the pre-trained weights.
+    mmd_init_ : The same for a module, in place, from an array or a DataLoader.
     MMDObjective : The paper's terms, for training loops of one's own.
-    mmd_init_ : The same for a module, in place.
-    Coherence : The fourth term and its parameters.
-    MLPClassifier, NetClassifier : Fine-tune from theta0.
 
     Notes
     -----
@@ -343,13 +347,13 @@ class MMDInitializer(
                 )
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Learn theta0 from unlabelled rows.
+        """Pre-train on unlabelled examples.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Unlabelled rows, at least two, best standardized. A NumPy memory map larger than memory
-            is read in parts. A module may take rows of another shape.
+            Unlabelled examples, at least two, best standardized. A NumPy memory map larger than
+            memory is read in parts. A module may take examples of another shape.
         y : array-like of shape (n_samples,), default=None
             Labels. Only the number of classes is used, and only if ``n_classes`` is "auto".
 
@@ -378,7 +382,7 @@ class MMDInitializer(
         epochs: LoaderEpochs | None = None,
         autocast: torch.dtype | None = None,
     ) -> Self:
-        """Learn theta0 from rows X, or from epochs of a loader, whose first rows are X.
+        """Pre-train on rows X, or on epochs of a loader, whose first rows are X.
 
         `autocast` is the precision in which the network computes in training; None: its own.
         """
