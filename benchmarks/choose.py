@@ -65,7 +65,7 @@ ANSWERS = (
     *_values("coherence__walk_length", 10.0, 20.0),
     *_values("coherence__batch_size", 128, 512),
     *_values("learning_rate_init", 0.002, 0.008),
-    *_values("max_iter", 8, 30),
+    *_values("max_iter", 8, 17, 30),
     _answer("terms", "with the paper's terms", DEFAULT, methods.PAPER_TERMS),
     _answer("fine-tuning", "fine-tuning as the paper's", DEFAULT, {}, as_paper=True),
     _answer("augmentation", "augmentation: shifts", DEFAULT, {AUGMENTATION: SHIFTS}),
@@ -74,7 +74,7 @@ ANSWERS = (
     _answer(IMAGES, IMAGES, DEFAULT, BOTH),
     *_values("coherence__separation", 4.0, images=True),
     *_values("coherence__batch_size", 128, 512, images=True),
-    *_values("max_iter", 8, 30, images=True),
+    *_values("max_iter", 8, 17, 30, images=True),
     *(
         _answer("images, cells", f"images, cells of {size}", IMAGES,
                 BOTH | {EMBEDDING: OrientedGradients(size)})
