@@ -39,8 +39,8 @@ def perturbed_probabilities(init, rows, n_networks=1024):
 
 
 # %%
-# The dotted line is the uniform density. Examples 0 to 2 come near it. Example 3 has three times the
-# norm of most others, and its probabilities stay near 0 and 1.
+# The dotted line is the uniform density. Examples 0 to 2 come near it. Example 3 has three times
+# the norm of most others, and its probabilities stay near 0 and 1.
 groups = {"before": scratch, "after": learned}
 samples = {name: perturbed_probabilities(init, X[:4]) for name, init in groups.items()}
 fig, axes = plt.subplots(1, 4, figsize=(10, 2.8), sharey=True, layout="constrained")
