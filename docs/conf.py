@@ -153,7 +153,13 @@ def plain_references(
     lines[:] = [REFERENCE.sub(r"\g<words>", line) for line in lines]
 
 
+def plot_gallery_as_bool(app: Any, config: Any) -> None:
+    """Make a bool of ``-D plot_gallery=0``, which Sphinx leaves as text and then warns about."""
+    config.plot_gallery = str(config.plot_gallery) not in ("0", "False")
+
+
 def setup(app: Any) -> None:
     """Sphinx calls it."""
+    app.connect("config-inited", plot_gallery_as_bool)
     app.connect("source-read", links_to_pages)
     app.connect("autodoc-process-docstring", plain_references)

@@ -1,4 +1,4 @@
-"""Initial weights for neural networks, learned from unlabelled data."""
+"""Self-supervised pre-training of PyTorch networks, with the interface of scikit-learn."""
 
 from . import losses
 from ._base.mlp import MLP

@@ -465,8 +465,9 @@ class MLPClassifier(NetClassifier):
         one.
     warm_start_from, fine_tuning
         As :class:`NetClassifier` takes them.
-    activation : {"relu", "tanh", "gelu"}, default=None
-        Activation of the hidden layers. None: that of `warm_start_from`, or "relu" without one.
+    activation : str, default=None
+        Activation of the hidden layers, as :class:`MLP` takes it. None: that of `warm_start_from`,
+        or "relu" without one.
     optimizer, learning_rate_init, batch_size, max_iter
         As :class:`NetClassifier` takes them.
     validation_split, class_weight, device, random_state

@@ -1,4 +1,4 @@
-"""Coherence: the parameters of the fourth loss term, its embedding and its graph."""
+"""Coherence: the parameters of the contrastive loss, its embedding and its graph."""
 
 from __future__ import annotations
 
@@ -80,8 +80,7 @@ class Coherence(BaseEstimator):
         Neighbours are searched in the output of this transformer. A clone is fitted to the rows
         that ``fit`` gets, as an array without column names; a
         :class:`~sklearn.frozen.FrozenEstimator` is not fitted. For images, neighbours in
-        :class:`OrientedGradients` more often share a class. An ``MMDInitializer(coherence=...)``
-        learns first, and neighbours are then searched in its features.
+        :class:`OrientedGradients` more often share a class.
     augmentation : callable or None, default=None
         A function or nn.Module, such as a transform of torchvision or kornia. It takes a tensor
         (n, ...) on the device of training, and returns one of the same shape there, each row

@@ -1,4 +1,4 @@
-"""mmd_init_: learn the initial weights of a PyTorch module in place."""
+"""mmd_init_: pre-train a PyTorch module in place."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ _EXAMPLES_A_STEP = 32
 def mmd_init_(
     module: nn.Module, data: Any, *, views: int = 1, **params: Any
 ) -> list[dict[str, float]]:
-    """Learn a module's initial weights from unlabelled data, in place.
+    """Pre-train a module on unlabelled data, in place.
 
     Like the functions of :mod:`torch.nn.init` it changes the module: its weights become those of
     ``MMDInitializer(module=module, **params).fit(data).to_module()``. Its mode, its hooks and
     ``requires_grad`` of its parameters do not change. After an error or an interrupt (Ctrl-C) the
-    module is unchanged, and with a ``checkpoint`` the same call goes on.
+    module is unchanged, and with a ``checkpoint`` the same call continues the training.
 
     The module holds the result, and the function returns the history: keep the weights by
     ``torch.save(module.state_dict(), path)``, or train the module on.
@@ -59,7 +59,7 @@ def mmd_init_(
         examples; what follows, such as labels, is not used.
 
         - Without a coherence, a DataLoader or IterableDataset is streamed: each epoch is a pass
-          over it, and no row is kept.
+          over it, and no example is kept.
         - With a coherence, it is streamed if `views` is 2 or ``coherence.n_neighbors`` is 0. The
           two views, or an example twice, are the positive pair.
         - With another coherence, one pass is read into an array in memory, because positive pairs
@@ -70,7 +70,7 @@ def mmd_init_(
         2: the DataLoader gives (a, b, ...), where a and b are tensors of one shape and type, two
         views of each example. These are the positive pairs of the coherence.
     **params : dict
-        Parameters of :class:`MMDInitializer`, except those that describe a perceptron.
+        Parameters of :class:`MMDInitializer`, except those that describe an MLP.
 
     Returns
     -------
@@ -89,7 +89,7 @@ def mmd_init_(
     See Also
     --------
     MMDInitializer : Describes the parameters; it does not change the module.
-    MMDObjective : The paper's terms, for training loops of one's own.
+    MMDObjective, sklearn_mmdinit.losses.coherence : The losses, for training loops of your own.
 
     Notes
     -----

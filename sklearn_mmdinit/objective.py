@@ -63,7 +63,7 @@ class MMDObjective(nn.Module):
     ----------
     n_perturbations : int, default=256
         Number of perturbed networks in a call, the paper's K. It is also the number of samples of
-        the uniform law, the paper's M. At least 2.
+        the uniform distribution, the paper's M. At least 2.
     uniformity_weight : float, default=1.0
         Weight of L_uni, a sum of nine kernels. 1 / 9 averages them.
     degeneracy_weight : float, default=0.4
@@ -91,13 +91,13 @@ class MMDObjective(nn.Module):
     See Also
     --------
     mmd_init_ : A training loop with this objective.
-    sklearn_mmdinit.losses.coherence : A fourth term, to be added to ``total``.
+    sklearn_mmdinit.losses.coherence : The contrastive loss, which may be added to ``total``.
 
     Notes
     -----
     The first call with a module inspects a copy of it by a few forward passes. Each call updates
     running statistics of normalizations from the mini-batch. If the module has batch
-    normalization, give each call at least 32 rows: with fewer, the gradient of L_iod is mostly
+    normalization, give each call at least 32 examples: with fewer, the gradient of L_iod is mostly
     noise.
 
     The module keeps its mode, device and precision. In training mode dropout is on;

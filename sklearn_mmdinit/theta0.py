@@ -113,7 +113,7 @@ class Architecture:
 
 @dataclass(frozen=True, eq=False)
 class Theta0:
-    """Initial parameters and the architecture they belong to.
+    """Weights before fine-tuning, random or pre-trained, and the architecture they belong to.
 
     Parameters
     ----------

@@ -126,7 +126,7 @@ class RandomAffine(BaseEstimator, nn.Module):
 
     See Also
     --------
-    sklearn_mmdinit.Coherence : Augments both rows of its positive pairs.
+    sklearn_mmdinit.Coherence : Augments both examples of its positive pairs.
     RandomView : For photographs.
 
     Notes
@@ -229,14 +229,14 @@ class RandomView(BaseEstimator, nn.Module):
         part may have only 87 % of the area.
     mirror : bool, default=True
         Whether half of the images are mirrored, left to right. Set it to False where left and right
-        tell the classes apart, as in letters and digits.
+        distinguish the classes, as in letters and digits.
     color : float, default=0.4
         Largest relative change of brightness and contrast, from 0 to 1. Saturation changes by up to
         half of it. The hue turns by up to ``color / 4`` of a full turn: 36 degrees by default. One
         image in five keeps all four as they are; with 0 every image does.
     gray : float, default=0.2
         Probability that an image becomes grey, from 0 to 1. Set it and `color` to 0 where colours
-        tell the classes apart.
+        distinguish the classes.
 
     See Also
     --------

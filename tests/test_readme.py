@@ -110,7 +110,7 @@ def test_the_first_examples_reach_the_accuracies_they_state(capsys, monkeypatch)
 
 
 def test_own_networks_beat_fresh_weights(capsys, monkeypatch):
-    def soon(function, *args, max_iter, **given):
+    def soon(function, *args, max_iter=20, **given):
         return function(*args, max_iter=min(max_iter, 20), **given)
 
     def in_time(**given):
@@ -145,8 +145,7 @@ def test_own_networks_beat_fresh_weights(capsys, monkeypatch):
 def test_a_page_runs_from_its_top(name):
     left = run(PAGES[name])
     if name == "guide/kinds_of_data":
-        # Two of its own, fitted, and the embedding of the second round is a first one.
-        assert left["init"].embedding_.transform(left["X"][:3]).shape == (3, 64)
+        assert isinstance(left["init"].embedding_, sklearn_mmdinit.OrientedGradients)
     if name == "guide/few_labels":
         # In each of the five folds the two candidates that differ in the classifier share a
         # pre-training with each of two weights.

@@ -2,8 +2,8 @@
 Fifty labels among 1,797 digits
 ===============================
 
-This is the shortest use: learn initial weights from rows without labels, then train on the few rows
-that have labels. The same network is also trained from fresh weights.
+This is the shortest use: pre-train on all digits without labels, then train on the few that have
+labels. The same network is also trained from random weights.
 """
 
 import matplotlib.pyplot as plt
@@ -17,16 +17,16 @@ X, y = load_digits(return_X_y=True)
 X /= 16
 
 # %%
-# This step uses no labels. The weights are learned once, and every training below starts from them.
+# This step uses no labels. It runs once, and every training below starts from its weights.
 init = MMDInitializer((64, 64), n_classes=10, coherence="auto", max_iter=30, random_state=0)
 init.fit(X)
 
 # %%
-# The accuracy is on all other digits, with 20 to 200 labels and three draws of each number.
+# The accuracy is on all other digits, with 20 to 200 labels, which are chosen three times.
 sizes = [20, 50, 100, 200]
-fresh = MLPClassifier((64, 64), max_iter=30, random_state=0)
-started = MLPClassifier(warm_start_from=init, max_iter=30, random_state=0)
-scores = {"from fresh weights": fresh, "from learned weights": started}
+scratch = MLPClassifier((64, 64), max_iter=30, random_state=0)
+pretrained = MLPClassifier(warm_start_from=init, max_iter=30, random_state=0)
+scores = {"from random weights": scratch, "from pre-trained weights": pretrained}
 for name, network in scores.items():
     scores[name] = np.array(
         [

@@ -1,10 +1,9 @@
 """
-Whose predictions change together
-=================================
+Whose features are similar
+==========================
 
-Coherence makes the predictions of neighbouring rows change together. The kernel C says how much,
-for each pair of rows: it is the cosine of the angle between their features. It needs no labels. The
-first figure shows digits beside those with the
+Coherence gives neighbours similar features, without labels. C is the similarity of two examples:
+the cosine of the angle between their features. The first figure shows digits beside those with the
 largest C, which would get the same label, and those with the smallest C, which would not.
 """
 
@@ -13,16 +12,14 @@ import numpy as np
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 from sklearn.datasets import load_digits
-from sklearn.metrics.pairwise import cosine_similarity
 
 from sklearn_mmdinit import MMDInitializer
 
 X = load_digits().data / 16
-init = MMDInitializer(
-    (64, 64), n_classes=10, coherence="auto", max_iter=30, output="hidden", random_state=0
-)
+init = MMDInitializer((64, 64), n_classes=10, coherence="auto", max_iter=30, random_state=0)
 images = X[:300].reshape(-1, 8, 8)
-C = cosine_similarity(init.fit(X).transform(X[:300]))
+features = init.fit(X).transform(X[:300])  # of unit norm
+C = features @ features.T
 
 # %%
 # Four digits are drawn at random. Beside each are the six digits with the largest C and the six
@@ -40,12 +37,12 @@ for axes, anchor in zip(rows, anchors, strict=True):
 plt.show()
 
 # %%
-# The heat map shows the same kernel, with rows ordered by hierarchical clustering: similar rows are
-# beside each other. The blocks are groups of the data, found without labels. There are about ten.
+# The heat map shows C of all pairs, ordered by hierarchical clustering: similar examples are beside
+# each other. The blocks are groups of the data, found without labels. There are about ten.
 tree = linkage(squareform(1 - C, checks=False), "average", optimal_ordering=True)
 order = leaves_list(tree)
 fig, ax = plt.subplots(layout="constrained")
 drawn = ax.imshow(C[np.ix_(order, order)], vmax=1, cmap="magma")
 fig.colorbar(drawn, label="C")
-ax.set(xlabel="rows, in groups", ylabel="rows, in groups")
+ax.set(xlabel="examples, in groups", ylabel="examples, in groups")
 plt.show()

@@ -3,9 +3,9 @@ Augmented images
 ================
 
 A digit that is rotated or shifted a little is the same digit. Coherence can learn this without
-labels: in every step it augments both rows of each positive pair. Try whether this helps on your
+labels: in every step it augments both images of each positive pair. Try whether this helps on your
 data. On these tiny images accuracy is higher without augmentation. On MNIST, with 28 x 28 pixels,
-augmentation helps much (see the guide).
+augmentation improves it much (see the guide).
 """
 
 import matplotlib.pyplot as plt
@@ -32,20 +32,20 @@ for ax, image in zip(axes.flat, np.concatenate(rows), strict=True):
 plt.show()
 
 # %%
-# Accuracy with thirty labels. Each line is one of three draws of the labels.
+# Accuracy with thirty labels. Each line is one of three choices of the labels.
 few = StratifiedShuffleSplit(3, train_size=30, random_state=0)
 found = {}
 for name, coherence in {
-    "fresh weights": None,
+    "random weights": None,
     "coherence": Coherence(),
     "coherence,\naugmentation": Coherence(augmentation=small),
 }.items():
-    start = None
+    init = None
     if coherence is not None:
-        start = MMDInitializer(
+        init = MMDInitializer(
             (64, 64), n_classes=10, coherence=coherence, max_iter=30, random_state=0
         ).fit(X)
-    clf = MLPClassifier((64, 64), warm_start_from=start, max_iter=30, random_state=0)
+    clf = MLPClassifier((64, 64), warm_start_from=init, max_iter=30, random_state=0)
     found[name] = cross_val_score(clf, X, y, cv=few)
 
 fig, ax = plt.subplots(layout="constrained")

@@ -2,8 +2,8 @@
 A convolutional network of your own
 ===================================
 
-Any PyTorch module that returns logits can get learned initial weights. ``NetClassifier`` trains it
-as a scikit-learn classifier, and takes X of any shape that the module takes.
+Any PyTorch module that returns logits can be pre-trained. ``NetClassifier`` trains it as a
+scikit-learn classifier, and takes X of any shape that the module takes.
 """
 
 import matplotlib.pyplot as plt
@@ -24,10 +24,8 @@ net = nn.Sequential(
 )  # fmt: skip
 
 # %%
-# Learn the initial weights from all images, without labels.
-init = MMDInitializer(
-    module=net, coherence="auto", n_perturbations=8, batch_size=8, max_iter=30, random_state=0
-)
+# Pre-train on all images, without labels.
+init = MMDInitializer(module=net, coherence="auto", max_iter=30, random_state=0)
 init.fit(images)
 
 # %%
@@ -37,8 +35,8 @@ train, test, y_train, y_test = train_test_split(
 )
 training = {"max_iter": 60, "validation_split": None, "random_state": 0}
 classifiers = {
-    "from fresh weights": NetClassifier(net, **training),
-    "from learned weights": NetClassifier(warm_start_from=init, **training),
+    "from random weights": NetClassifier(net, **training),
+    "from pre-trained weights": NetClassifier(warm_start_from=init, **training),
 }
 fig, axes = plt.subplots(1, 2, figsize=(9, 5.2), layout="constrained")
 for ax, (name, clf) in zip(axes, classifiers.items(), strict=True):

@@ -18,13 +18,15 @@ from sklearn_mmdinit import mmd_init_
 X = torch.tensor(load_digits().data / 16, dtype=torch.float32)
 y = torch.tensor(load_digits().target)
 torch.manual_seed(0)
-fresh = nn.Sequential(nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 10))
-started = copy.deepcopy(fresh)
-mmd_init_(started, X, coherence="auto", max_iter=30, random_state=0)  # no labels
+scratch = nn.Sequential(
+    nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 10)
+)
+pretrained = copy.deepcopy(scratch)
+mmd_init_(pretrained, X, coherence="auto", max_iter=30, random_state=0)  # no labels
 
 # %%
-# The loop trains with Adam on the first fifty rows. After each step it measures the accuracy on all
-# others.
+# The loop trains with Adam on the first fifty digits. After each step it measures the accuracy on
+# all others.
 
 
 def accuracies(net, n_steps=80):
@@ -38,7 +40,7 @@ def accuracies(net, n_steps=80):
 
 
 fig, ax = plt.subplots(layout="constrained")
-for name, net in {"from fresh weights": fresh, "from learned weights": started}.items():
+for name, net in {"from random weights": scratch, "from pre-trained weights": pretrained}.items():
     ax.plot([*accuracies(net)], label=name)
 ax.set(xlabel="steps of Adam on 50 labels", ylabel="accuracy on the rest", ylim=(0, 1))
 ax.legend()

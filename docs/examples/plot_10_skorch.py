@@ -1,6 +1,6 @@
 """
-A skorch net with learned initial weights
-=========================================
+A pre-trained skorch net
+========================
 
 You have a skorch net with its callbacks and schedules, and want to change only its initial weights.
 Pass ``init.to_module`` in place of the module's class. It makes a new module with the weights
@@ -30,10 +30,10 @@ class Net(nn.Sequential):
 init = MMDInitializer(module=Net, coherence="auto", max_iter=30, random_state=0).fit(X)
 
 # %%
-# The history of skorch has the accuracy after each epoch of training on 100 rows. All other rows
-# are its validation set.
+# The history of skorch has the accuracy after each epoch of training on 100 digits. All others are
+# its validation set.
 fig, ax = plt.subplots(layout="constrained")
-for name, module in {"fresh weights": Net, "init.to_module": init.to_module}.items():
+for name, module in {"random weights": Net, "init.to_module": init.to_module}.items():
     torch.manual_seed(0)
     net = NeuralNetClassifier(
         module, criterion=nn.CrossEntropyLoss, optimizer=torch.optim.Adam, lr=2e-3, max_epochs=40,

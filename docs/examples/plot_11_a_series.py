@@ -31,12 +31,11 @@ net = nn.Sequential(
     nn.Flatten(), nn.Linear(96, 10),
 )  # fmt: skip
 init = MMDInitializer(
-    module=net, coherence=Coherence(augmentation=changed), n_perturbations=8, batch_size=8,
-    max_iter=30, random_state=0,
-).fit(series)  # fmt: skip
+    module=net, coherence=Coherence(augmentation=changed), max_iter=30, random_state=0
+).fit(series)
 
 # %%
-# Accuracy with fifty labels, in five draws.
+# Accuracy with fifty labels, which are chosen five times.
 few = StratifiedShuffleSplit(5, train_size=50, random_state=0)
 training = {"max_iter": 50, "validation_split": None, "random_state": 0}
 scores = [
@@ -46,6 +45,6 @@ scores = [
 fig, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
 left.plot(series[0].T)
 left.set(title="One example: eight channels", xlabel="time")
-right.boxplot(scores, tick_labels=["fresh weights", "learned weights"])
-right.set(ylabel="accuracy on the rest", title="Fifty labels, five draws")
+right.boxplot(scores, tick_labels=["random weights", "pre-trained weights"])
+right.set(ylabel="accuracy on the rest", title="Fifty labels, chosen five times")
 plt.show()

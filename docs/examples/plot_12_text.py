@@ -3,7 +3,7 @@ Text: one label of each class
 =============================
 
 Each text is the description of a SciPy function, and the class is its subpackage. Here TF-IDF and
-its leading components turn a text into a vector. For texts of your own a pre-trained sentence
+its leading components turn a text into an embedding. For texts of your own a pre-trained sentence
 encoder does better: ``SentenceTransformer("all-MiniLM-L6-v2").encode(texts)``.
 """
 
@@ -33,7 +33,7 @@ y = np.array(y)
 print(f"{len(texts)} texts, for example:\n{texts[200][:80]}...")
 
 # %%
-# The vectors need no labels.
+# The embeddings need no labels.
 encoder = make_pipeline(
     TfidfVectorizer(sublinear_tf=True, stop_words="english"), TruncatedSVD(60, random_state=0)
 )

@@ -23,7 +23,7 @@ init = MMDInitializer((128, 128), n_classes=10, coherence="auto", max_iter=30, r
 init.fit(X)
 
 # %%
-# ``FrozenEstimator`` keeps a step from learning again in each fold.
+# ``FrozenEstimator`` keeps the initializer from pre-training again in each fold.
 few = StratifiedShuffleSplit(10, train_size=50, random_state=0)
 logistic = LogisticRegression(C=100, max_iter=1000)
 on_features = make_pipeline(FrozenEstimator(init), logistic)

@@ -1,9 +1,9 @@
 """
-Save initial weights and hand them on
-=====================================
+Save pre-trained weights and hand them on
+=========================================
 
-Initial weights are arrays with a description. Save them in a safetensors file, and begin from them
-elsewhere.
+Pre-trained weights are arrays with a description. Save them in a safetensors file, and start from
+them elsewhere.
 """
 
 import tempfile
@@ -32,8 +32,7 @@ clf = MLPClassifier(warm_start_from=path, max_iter=30, random_state=0).fit(X[:10
 print(clf.score(X[100:], y[100:]))
 
 # %%
-# Initial weights of 32 units of the first layer, one for each pixel: red is positive, blue
-# negative.
+# The weights of 32 units of the first layer, one for each pixel: red is positive, blue negative.
 fig, axes = plt.subplots(4, 8, figsize=(8, 4.2), layout="constrained")
 for ax, weights in zip(axes.flat, init.coefs_[0].T, strict=False):
     limit = np.abs(weights).max()

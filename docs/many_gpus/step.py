@@ -13,7 +13,7 @@ IMAGES = torch.tensor(X / 16 - 0.3).float().view(-1, 1, 8, 8)
 
 
 def new_net():
-    """A perceptron for images of 8 x 8 pixels and ten classes."""
+    """An MLP for images of 8 x 8 pixels and ten classes."""
     body = nn.Sequential(nn.Flatten(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU())
     return nn.Sequential(body, nn.Linear(64, 10))
 
@@ -31,7 +31,7 @@ class Step(nn.Module):
         self.generator.manual_seed(1_000_000 * epoch + rank)
 
     def augmented(self, x):
-        """Images, each turned, sheared and shifted a little."""
+        """Images, each rotated, sheared and shifted a little."""
         moves = torch.eye(2, 3) + 0.1 * torch.randn(len(x), 2, 3, generator=self.generator)
         grid = affine_grid(moves.to(x), x.shape, align_corners=False)
         return grid_sample(x, grid, padding_mode="border", align_corners=False)

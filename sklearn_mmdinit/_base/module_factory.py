@@ -22,7 +22,7 @@ PREFIX = "module__"
 
 # Number of classes if neither parameters nor labels give it: the paper's two.
 _N_CLASSES = 2
-# Parameters that describe the built-in perceptron; another module has its own.
+# Parameters that describe the built-in MLP; another module has its own.
 OF_A_PERCEPTRON = ("hidden_layer_sizes", "activation", "init")
 
 

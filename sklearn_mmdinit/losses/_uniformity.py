@@ -1,6 +1,7 @@
 r"""Uniformity, L_uni: predictions for each input spread over the simplex.
 
-For each input, the maximum mean discrepancy between its K predictions and the uniform law is
+For each input, the maximum mean discrepancy between its K predictions and the uniform distribution
+is
 
 .. math:: MMD = E k(p, p') - 2 E k(p, u) + E k(u, u'),
           \qquad k(a, b) = \sum_{i=-4}^{4} \exp\frac{-\|a - b\|^2}{2 (2^i \gamma)^2}.

@@ -5,8 +5,8 @@ pre-activations. The columns of this noise are independent, and each is N(0, C) 
 
 .. math:: C = (s^2 / n_{in}) H H^T + (s^2 / n_{out}) 1 1^T = L L^T.
 
-L Z with a standard normal Z (B, n_out) has the same law, jointly over the mini-batch. The backward
-pass uses the most likely epsilon that gives the noise,
+L Z with a standard normal Z (B, n_out) has the same distribution, jointly over the mini-batch. The
+backward pass uses the most likely epsilon that gives the noise,
 :math:`E^T = (s^2 / n_{in}) H^T C^{-1} L Z`. The loss depends on epsilon only through the noise. So
 the gradient is that of the functional sampler, averaged over all epsilon that give the same noise
 in every layer: it is unbiased, and its variance is not larger.

@@ -37,7 +37,7 @@ COHERENCE_WEIGHT = 16.0
 
 @dataclass(frozen=True)
 class CoherenceConfig:
-    """The fourth term."""
+    """The contrastive loss."""
 
     separation: float  # rho, the weight of unrelated pairs
     walk_length: float  # mean number of edges of a walk
@@ -58,7 +58,7 @@ class Config:
     uniformity_weight: float = 0.0
     degeneracy_weight: float = 0.0
     detachment_weight: float = 0.0
-    # The fourth term. With it the learning rate falls over the last third, and theta0 is the
+    # The contrastive loss. With it the learning rate falls over the last third, and theta0 is the
     # parameters at the end, not those of the best window.
     coherence: CoherenceConfig | None = None
     # The least and the largest number of steps if `ends_by_coherence`; else 0.

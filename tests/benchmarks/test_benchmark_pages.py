@@ -44,10 +44,10 @@ def test_what_the_readme_says_of_one_label_a_digit_is_in_its_files():
     tuned = accuracy_over_runs(wide_of(library.results("mnist-ten-way-tuned.json"))).mean[1]
     mean, std = found.mean[1], found.std[1]
     rival, ours = mean.filter(like="rival/").max(), "xavier/fcn/ours+coherence"
-    reached = f"reaches {mean[ours]:.1f} % ± {std[ours]:.1f} (standard deviation over ten runs)."
-    of_rivals = f"The best rival uses the edges too: {rival:.1f} %. "
-    of_rivals += f"Fresh weights reach {mean['xavier/fcn/scratch']:.1f} %, "
-    of_rivals += f"or {tuned['rival/tuned-scratch']:.1f} % if tuned for this task."
+    reached = f"reaches {mean[ours]:.1f} % ± {std[ours]:.1f} (standard deviation over ten runs), "
+    of_rivals = f"The best other method uses the edges too and reaches {rival:.1f} %. "
+    of_rivals += f"Random weights reach {mean['xavier/fcn/scratch']:.1f} %, "
+    of_rivals += f"or {tuned['rival/tuned-scratch']:.1f} % with settings tuned for this task."
     readme = report.RESULTS.parents[1] / "README.md"
     words = " ".join(readme.read_text(encoding="utf-8").split())
     assert reached in words
