@@ -25,7 +25,7 @@ _SECONDS_BETWEEN_WRITES = 60.0  # at least
 
 @dataclass
 class Checkpointer:
-    """Keeps the state at the end of the last window or epoch, in memory and perhaps in a file."""
+    """Keeps the state at the end of the last window, in memory and perhaps in a file."""
 
     path: Path | None
     digest: str  # of everything that affects the training
