@@ -36,6 +36,7 @@ from sklearn_mmdinit import (
     mmd_init_,
 )
 from sklearn_mmdinit.training import checkpoint
+from sklearn_mmdinit.training.config import Config
 
 BATCH, STEPS, PASSES = 16, 5, 3
 X, _ = digits(BATCH * STEPS)
@@ -51,18 +52,23 @@ def coherence(**params):
 
 
 def tiny(**params):
-    return MMDInitializer((12, 8), **{"n_perturbations": 8, "window": 3} | SMALL | params)
+    return MMDInitializer((12, 8), **{"n_perturbations": 8} | SMALL | params)
 
 
 OTHER = {"coherence": coherence(embedding=OrientedGradients(), augmentation=augment)}
 UNFLATTEN = torch.nn.Unflatten(1, (1, 8, 8))
 IMAGES = torch.nn.Sequential(UNFLATTEN, seeded(lambda: Conv(batch_norm=True)))
+# What makes an initializer, and the steps of its windows.
 KINDS = {
-    "perceptron": tiny,
-    "coherence": partial(tiny, window=4, batch_size=8, **OTHER),
-    "module": partial(MMDInitializer, module=IMAGES, n_perturbations=4, window=5, **SMALL),
-    "no window ends": partial(tiny, window=100),
+    "perceptron": (tiny, 3),
+    "coherence": (partial(tiny, **OTHER), 6),
+    "module": (partial(MMDInitializer, module=IMAGES, n_perturbations=4, **SMALL), 5),
 }
+
+
+@pytest.fixture(autouse=True)
+def windows_of_three_steps(window):
+    window(3)
 
 
 @pytest.fixture
@@ -118,12 +124,13 @@ def at_most(n_steps):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_interrupted_training_resumes_from_the_end_of_any_window(kind, path):
-    whole = KINDS[kind]().fit(X)
-    ends = {n for n in range(1, PASSES * STEPS) if n % whole.window == 0 or n % STEPS == 0}
-    for end in ends:
+def test_an_interrupted_training_resumes_from_the_end_of_any_window(kind, path, window):
+    make, n_steps = KINDS[kind]
+    window(n_steps)
+    whole = make().fit(X)
+    for end in range(n_steps, PASSES * STEPS, n_steps):
         path.unlink(missing_ok=True)
-        init = KINDS[kind](checkpoint=path)
+        init = make(checkpoint=path)
         with interrupted_at(end + 1), pytest.raises(KeyboardInterrupt):
             init.fit(X)
         assert not hasattr(init, "theta0_")
@@ -147,7 +154,7 @@ def test_a_training_can_be_interrupted_again_and_again(path):
     for step in (3, 5, 5, 5):  # of the steps that are left; at first nothing was learned
         with pytest.raises(KeyboardInterrupt), interrupted_at(step):
             init.fit(X)
-    with at_most(STEPS):
+    with at_most(PASSES * STEPS - 9):
         assert_same_fit(init.fit(X), whole)
     with at_most(0):
         assert_same_fit(tiny(checkpoint=path).fit(X), init)
@@ -171,7 +178,7 @@ def test_an_interrupt_ends_whatever_contains_the_training(path):
 
 def test_an_interrupt_leaves_the_module_unchanged_and_the_same_call_goes_on(path):
     module, whole = copy.deepcopy(IMAGES), copy.deepcopy(IMAGES)
-    params = {"n_perturbations": 4, "window": 3, "checkpoint": path} | SMALL
+    params = {"n_perturbations": 4, "checkpoint": path} | SMALL
     with pytest.raises(KeyboardInterrupt), interrupted_at(5):
         mmd_init_(module, X, **params)
     torch.testing.assert_close(module.state_dict(), whole.state_dict(), rtol=0, atol=0)
@@ -315,7 +322,8 @@ class WithParams(nn.Module):
         return x + torch.rand(())
 
 
-def test_an_augmentation_may_have_its_own_get_params(path):
+def test_an_augmentation_may_have_its_own_get_params(path, window):
+    window(50)  # a training of two windows is judged
     own = Coherence(n_neighbors=0, augmentation=WithParams(), batch_size=BATCH)
     loader = DataLoader(torch.from_numpy(X), BATCH)
     params = SMALL | {"coherence": own, "n_perturbations": 4, "checkpoint": path}
@@ -376,7 +384,7 @@ def test_a_checkpoint_of_another_version_is_refused(path, monkeypatch):
 # In processes of their own
 
 
-LONGER = {"max_iter": 30, "window": 2}
+LONGER = {"max_iter": 30}
 
 
 def learn(path, begun, limit=None):
@@ -387,7 +395,8 @@ def learn(path, begun, limit=None):
             resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
         begun.set()
 
-    checkpoint._SECONDS_BETWEEN_WRITES = 0.0  # no argument says how often
+    # No argument says how often; this process has settings of its own.
+    checkpoint._SECONDS_BETWEEN_WRITES, Config.window = 0.0, 3
     try:
         with before_steps(begin):
             tiny(checkpoint=path, **LONGER).fit(X)
