@@ -117,9 +117,9 @@ def n_code_lines(path):
     """Lines of a file without blank ones, comments and docstrings."""
     text, of_docstrings = path.read_text(), set()
     for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            if ast.get_docstring(node):
-                of_docstrings |= {*range(node.body[0].lineno, node.body[0].end_lineno + 1)}
+        documented = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+        if documented and ast.get_docstring(node):
+            of_docstrings |= {*range(node.body[0].lineno, node.body[0].end_lineno + 1)}
     lines = enumerate(text.split("\n"), 1)
     return sum(bool(re.match(r"\s*[^\s#]", line)) and n not in of_docstrings for n, line in lines)
 
