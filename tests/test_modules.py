@@ -29,13 +29,18 @@ from sklearn_mmdinit.networks.passes import plain_attention
 WALKS = Coherence(n_neighbors=3, batch_size=16)
 
 
+@pytest.fixture(autouse=True)
+def windows_of_six_steps(window):
+    window(6)  # two in a training with coherence would be judged
+
+
 @pytest.fixture(scope="module")
 def X():
     return digit_images(64)[0]
 
 
 def small(module=ConvNet, **params):
-    defaults = {"n_perturbations": 4, "batch_size": 16, "max_iter": 2, "window": 3}
+    defaults = {"n_perturbations": 4, "batch_size": 16, "max_iter": 2}
     defaults |= {"learning_rate_init": 2e-3, "random_state": 0}
     return MMDInitializer(module=module, **{**defaults, **params})
 
@@ -67,8 +72,9 @@ FIGURES = {
 
 @SAME_DRAWS
 @pytest.mark.parametrize("name", FIGURES)
-def test_figures_stay(name, X):
-    init = small(network(name, 3), window=8).fit(X.astype(np.float64))
+def test_figures_stay(name, X, window):
+    window(8)
+    init = small(network(name, 3)).fit(X.astype(np.float64))
     _, *terms = init.history_[0].values()  # the loss, and the three that it is the sum of
     np.testing.assert_allclose(terms, FIGURES[name], rtol=1e-3)
 
@@ -240,7 +246,7 @@ def test_what_is_compiled_is_taken_out():
     start = NetClassifier(compiled, warm_start_from=init, max_iter=0).fit(X, np.arange(40) % 3)
     assert start.theta0_.architecture.module.endswith("Sequential")
     own = {"n_perturbations": 4, "batch_size": 16, "learning_rate_init": 2e-3}
-    mmd_init_(compiled, X, max_iter=2, window=3, random_state=0, **own)
+    mmd_init_(compiled, X, max_iter=2, random_state=0, **own)
     for name, array in init.theta0_.arrays.items():
         np.testing.assert_array_equal(net.state_dict()[name].numpy(), array)
 
@@ -440,7 +446,7 @@ def test_sparse_gradients_are_dense_while_it_learns():
 
 # In place
 
-SMALL = {"n_perturbations": 4, "max_iter": 2, "window": 2, "random_state": 0}
+SMALL = {"n_perturbations": 4, "max_iter": 2, "random_state": 0}
 
 
 def net():
