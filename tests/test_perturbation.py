@@ -235,21 +235,6 @@ def test_gradients_of_gram_are_those_of_functional_on_average(name):
     assert float(gram.var(0).sum()) < 2 * float(functional.var(0).sum())
 
 
-def test_second_derivatives_are_functional_s_alone():
-    module, info, X = of_zoo("mlp", "gram")
-    parameters = learned_of(module)
-    with pytest.raises(RuntimeError, match=r"create_graph=True; use sampler='functional'"):
-        slopes_of(loss_of(draw(module, info, X, 3)), module, create_graph=True)
-
-    def squared():
-        logits = draw(module, replace(info, sampler="functional"), X, 3)
-        slopes = slopes_of(loss_of(logits), module, create_graph=True)
-        return sum(slope.square().sum() for slope in slopes)
-
-    slopes = torch.autograd.grad(squared(), parameters)
-    assert_slopes_are_differences(squared, parameters, slopes)
-
-
 # Factors of matrices that may be singular
 
 
