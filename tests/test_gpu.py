@@ -1,6 +1,5 @@
 """The main properties on a CUDA device."""
 
-import pickle
 import subprocess
 import sys
 
@@ -28,8 +27,14 @@ from sklearn_mmdinit._base.random_streams import StepRandom
 from sklearn_mmdinit.losses import uniformity
 from sklearn_mmdinit.networks import gram, noise
 from sklearn_mmdinit.training import cuda_graph
+from sklearn_mmdinit.training.state import State
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
+
+
+@pytest.fixture(autouse=True)
+def windows_of_sixteen_steps(window):
+    window(16)
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +43,7 @@ def X():
 
 
 def tiny(**params):
-    defaults = {"max_iter": 4, "window": 8, "device": "cuda", "n_perturbations": 24}
+    defaults = {"max_iter": 4, "device": "cuda", "n_perturbations": 24}
     defaults |= {"learning_rate_init": 5e-3, "random_state": 0}
     if "module" not in params:
         defaults["hidden_layer_sizes"] = (12, 8)
@@ -79,16 +84,29 @@ def test_the_loss_falls_and_the_score_rises(params, X):
     assert all(type(array) is np.ndarray for array in arrays), "what is learned is on the host"
 
 
+def assert_near(a, b):
+    """Two trainings that take the same steps: sums on the device may be added up in any order."""
+    np.testing.assert_allclose(a.loss_curve_, b.loss_curve_, rtol=1e-3)
+    for name, array in b.theta0_.arrays.items():
+        np.testing.assert_allclose(a.theta0_.arrays[name], array, atol=1e-5, err_msg=name)
+
+
 @pytest.mark.parametrize("network", [{}, {"module": NORMALIZED}])
-def test_fit_is_max_iter_times_partial_fit(network, X):
-    # Sums on the device may be added up in any order.
-    params = network | {"window": 3, "learning_rate_init": 1e-4, "max_iter": 2}
-    whole, parts = tiny(**params).fit(X), tiny(**params)
-    for _ in range(whole.max_iter):
-        parts = pickle.loads(pickle.dumps(parts.partial_fit(X)))
-    for name, array in whole.theta0_.arrays.items():
-        np.testing.assert_allclose(parts.theta0_.arrays[name], array, atol=1e-5, err_msg=name)
-    np.testing.assert_allclose(parts.loss_curve_, whole.loss_curve_, rtol=1e-3)
+def test_an_interrupted_training_resumes(network, X, tmp_path, window, monkeypatch):
+    params, begin_step = network | {"learning_rate_init": 1e-4, "max_iter": 2}, State.begin_step
+    window(3)
+    init = tiny(**params, checkpoint=tmp_path / "a.safetensors")
+
+    def interrupted(state, *args):
+        if state.step == 10:
+            raise KeyboardInterrupt
+        return begin_step(state, *args)
+
+    monkeypatch.setattr(State, "begin_step", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        init.fit(X)
+    monkeypatch.setattr(State, "begin_step", begin_step)
+    assert_near(init.fit(X), tiny(**params).fit(X))
 
 
 @pytest.fixture
@@ -109,10 +127,11 @@ def recordings(monkeypatch):
     [*VARIANTS.values(), {"module": Conv, "module__width": 4}],
     ids=[*VARIANTS, "convolutions"],
 )
-def test_recorded_steps_are_those_of_single_operations(params, X, recordings, monkeypatch):
+def test_recorded_steps_are_those_of_single_operations(params, X, recordings, monkeypatch, window):
+    window(1)
     if params.get("module") is Conv:
         X, _ = digit_images(256, 2)
-    params = {"learning_rate_init": 1e-4, "window": 1} | params
+    params = {"learning_rate_init": 1e-4} | params
     recorded = tiny(**params).fit(X)
     # Those of the functional sampler where PyTorch can record what vmap does.
     functional = params.get("module") in (Conv, Unknown)
@@ -121,21 +140,19 @@ def test_recorded_steps_are_those_of_single_operations(params, X, recordings, mo
     monkeypatch.setattr(cuda_graph, "_BY_OPERATIONS", 1 << 30)
     launched = tiny(**params).fit(X)
     assert not recordings
-    # The same draws and the same operations; sums on the device may be added up in any order.
-    np.testing.assert_allclose(recorded.loss_curve_, launched.loss_curve_, rtol=1e-3)
-    for name, array in launched.theta0_.arrays.items():
-        np.testing.assert_allclose(recorded.theta0_.arrays[name], array, atol=1e-5, err_msg=name)
+    assert_near(recorded, launched)
 
 
-def test_networks_in_several_chunks_are_recorded(X, recordings, monkeypatch):
-    whole = tiny(learning_rate_init=1e-4, window=32).fit(X)
+def test_networks_in_several_chunks_are_recorded(X, recordings, monkeypatch, window):
+    window(32)
+    whole = tiny(learning_rate_init=1e-4).fit(X)
     monkeypatch.setattr(gram, "NUMBERS_ON_GPU", 1 << 15)
-    chunks = tiny(learning_rate_init=1e-4, window=32).fit(X)
+    chunks = tiny(learning_rate_init=1e-4).fit(X)
     assert recordings == [True, True]
     assert chunks.loss_curve_[0] == pytest.approx(whole.loss_curve_[0], rel=0.1)
     # What is computed twice draws twice, from where its generator has gone back to.
     monkeypatch.setattr(noise, "NUMBERS_KEPT", 1)
-    twice = tiny(learning_rate_init=1e-4, window=32).fit(X)
+    twice = tiny(learning_rate_init=1e-4).fit(X)
     assert len(recordings) == 2
     np.testing.assert_allclose(twice.loss_curve_, chunks.loss_curve_, rtol=1e-3)
 
