@@ -39,7 +39,7 @@ EXPECTED_FAILURES = {
 
 
 def estimators():
-    short = {"max_iter": 1, "window": 2, "batch_size": 16, "n_perturbations": 4}
+    short = {"max_iter": 1, "batch_size": 16, "n_perturbations": 4}
     yield MMDInitializer((4, 3), coherence="auto", **short)
     yield MMDInitializer((4, 3), n_classes=3, **short)
     yield OrientedGradients()

@@ -21,11 +21,16 @@ from nets import Conv, digit_images
 from sklearn_mmdinit import Coherence, mmd_init_
 from sklearn_mmdinit._base.random_streams import permutation
 
-SMALL = {"n_perturbations": 4, "batch_size": 16, "max_iter": 2, "window": 3, "random_state": 0}
+SMALL = {"n_perturbations": 4, "batch_size": 16, "max_iter": 2, "random_state": 0}
 # Coherence alone, for training that is quick.
-ALONE = {"uniformity_weight": 0, "degeneracy_weight": 0, "detachment_weight": 0, "random_state": 0}
+ALONE = {"random_state": 0}
 X, Y = digit_images(64)
 IMAGES = torch.from_numpy(X)
+
+
+@pytest.fixture(autouse=True)
+def windows_of_six_steps(window):
+    window(6)  # two in a training with coherence would be judged
 
 
 def net():
@@ -133,12 +138,15 @@ def test_the_learning_rate_needs_no_length_of_the_loader():
     assert_same(learned(DataLoader(Stream(lambda epoch: iter(data)), 16), **params), whole)
 
 
-def test_passes_may_differ_in_length():
+def test_passes_may_differ_in_length(window):
+    window(1)
     stream = Stream(lambda epoch: IMAGES[: 64 - 16 * (epoch == 1)])
-    assert learned(DataLoader(stream, 16), max_iter=3, window=1)[0][-1]["step"] == 11
+    assert learned(DataLoader(stream, 16), max_iter=3)[0][-1]["step"] == 11
 
 
-def test_a_stream_without_end_is_learned_from_until_coherence_stops_falling():
+def test_a_stream_without_end_is_learned_from_until_coherence_stops_falling(window):
+    window(50)
+
     def endless(epoch):
         while True:
             x = IMAGES[torch.randint(len(X), (8,))]
@@ -191,13 +199,12 @@ def test_mini_batches_are_of_the_largest_size_of_the_first_ones():
 
 
 @pytest.mark.filterwarnings("ignore:L_coh was still falling")
-def test_two_views_teach_what_is_alike_without_a_graph():
+def test_two_views_teach_what_is_alike_without_a_graph(window):
+    window(9)
     images, labels = digit_images(600)
     loader = DataLoader(Views(torch.from_numpy(images), labels), 64, shuffle=True)
     body = (module := perceptron())[:3]
-    history = mmd_init_(
-        module, loader, views=2, coherence=Coherence(), max_iter=30, window=9, **ALONE
-    )
+    history = mmd_init_(module, loader, views=2, coherence=Coherence(), max_iter=30, **ALONE)
     assert history[-1]["coherence"] < 0.6 * history[0]["coherence"]
     accuracies = []
     for features in (perceptron()[:3], body):
@@ -305,8 +312,9 @@ def wide():
     )
 
 
-def test_under_autocast_threads_have_the_precision_of_the_caller():
-    params = {"n_perturbations": 256, "batch_size": 32, "max_iter": 1, "window": 1}
+def test_under_autocast_threads_have_the_precision_of_the_caller(window):
+    window(1)
+    params = {"n_perturbations": 256, "batch_size": 32, "max_iter": 1}
     data, found = DataLoader(IMAGES, 32), []
     for n_threads in (1, 2):
         with threads(n_threads), torch.autocast("cpu", torch.bfloat16):
@@ -345,7 +353,8 @@ class Shared(nn.Module):
         return self.last(self.norm(self.second(x)).relu().flatten(1))
 
 
-def test_a_batch_norm_that_is_called_twice_learns_with_coherence():
+def test_a_batch_norm_that_is_called_twice_learns_with_coherence(window):
+    window(20)
     loader = DataLoader(TensorDataset(IMAGES, noisy(IMAGES)), 32)
     history, weights = learned(loader, seeded(Shared), views=2, coherence="auto", max_iter=20)
     assert history[-1]["loss"] < 0.9 * history[0]["loss"]
@@ -380,6 +389,7 @@ def test_a_compiled_module_is_trained_as_its_own_module():
 
 
 def test_a_checkpoint_goes_on_inside_a_pass(tmp_path):
+
     class Until(Views):
         """Ctrl-C comes when so many examples have been read."""
 
@@ -392,7 +402,7 @@ def test_a_checkpoint_goes_on_inside_a_pass(tmp_path):
             return super().__getitem__(i)
 
     data = DataLoader(Views(), 16, shuffle=True)
-    params = {"coherence": Coherence(), "views": 2, "window": 1}
+    params = {"coherence": Coherence(), "views": 2}
     expected = learned(data, **params)
     params["checkpoint"] = tmp_path / "a.safetensors"
     with pytest.raises(KeyboardInterrupt):

@@ -36,8 +36,9 @@ def path(tmp_path):
 @pytest.fixture(scope="module")
 def of_module():
     """An initializer of a module of this project's tests."""
-    init = MMDInitializer(module=Conv, module__width=3, module__n_perturbations=4, random_state=0)
-    return init.set_params(max_iter=1, batch_size=16).fit(digit_images(48)[0])
+    params = {"n_perturbations": 4, "batch_size": 16, "max_iter": 1, "random_state": 0}
+    init = MMDInitializer(module=Conv, module__width=3, module__batch_norm=True, **params)
+    return init.fit(digit_images(48)[0])
 
 
 # what it is
@@ -143,7 +144,7 @@ def test_a_damaged_file_is_named(theta0, path):
 
 
 def test_a_module_of_its_kind_starts_there(of_module):
-    module, theta0 = Conv(2, 3).eval(), of_module.theta0_
+    module, theta0 = Conv(2, 3, batch_norm=True).eval(), of_module.theta0_
     set_theta0_(module, theta0)
     for name, value in module.state_dict().items():
         np.testing.assert_array_equal(value.numpy(), theta0.arrays[name], err_msg=name)

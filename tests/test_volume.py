@@ -158,8 +158,9 @@ def test_eight_fits_at_once_equal_eight_in_turn(backend, kind):
         assert parallel(joblib.delayed(learned)(seed, kind) for seed in range(8)) == alone
 
 
-def test_a_fitted_estimator_does_not_grow_with_the_rows():
+def test_a_fitted_estimator_does_not_grow_with_the_rows(window):
+    window(10_000)
     few, many = np.arange(50), np.tile(np.arange(400), 20)
-    for made in (NETWORKS["perceptron"](window=10_000), MLPClassifier((8,), max_iter=3)):
+    for made in (NETWORKS["perceptron"](), MLPClassifier((8,), max_iter=3)):
         sizes = [len(pickle.dumps(made.fit(X[rows], Y[rows] % 2))) for rows in (few, many)]
         assert sizes[1] < sizes[0] + 200
