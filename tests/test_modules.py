@@ -11,20 +11,16 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from helpers import SAME_DRAWS, default_dtype, seeded, threads
-from image_networks import MODULES, ConvNet
-from module_zoo import Halved, Words, images, rows, tokens
+from module_zoo import MODULES, ConvNet, Halved, Words, images, rows, tokens
 from nets import Conv, assert_same_arrays, assert_same_fit, digit_images, digits
 from sklearn_mmdinit import (
     MLP,
     Coherence,
-    MLPClassifier,
     MMDInitializer,
     NetClassifier,
     Theta0,
     mmd_init_,
 )
-from sklearn_mmdinit._base.mlp import ACTIVATIONS
-from sklearn_mmdinit.networks.passes import plain_attention
 
 WALKS = Coherence(n_neighbors=3, batch_size=16)
 
@@ -94,20 +90,6 @@ def test_a_perceptron_that_is_given_as_a_module_is_the_built_in_one(coherence, t
         assert [weights.shape for weights in init.coefs_] == [(6, 5), (5, 4), (4, 3)]
 
 
-@pytest.mark.parametrize("sizes", [(), (5, 4)])
-@pytest.mark.parametrize("activation", ["relu", "tanh"])
-def test_a_perceptron_learns_the_same_as_an_instance(sizes, activation):
-    own = {"hidden_layer_sizes": sizes, "activation": activation}
-    X, fits, term = rows(40), [], WALKS if sizes else None
-    fresh = small(None, **own, n_classes=3, max_iter=0).fit(X).to_module()
-    for params in (own | {"module": None, "n_classes": 3}, {"module": fresh}):
-        fits.append(small(**params, coherence=term).fit(X))
-    assert_same_fit(*fits)
-    for name in ("n_classes", "last_layer", "digest", "input_shape"):
-        assert len({getattr(init.theta0_.architecture, name) for init in fits}) == 1
-    assert fits[0].sampler_ == fits[1].sampler_ == "gram"
-
-
 def test_what_works_in_place_on_its_input_learns_what_others_do():
     X, found = rows(40), []
     for in_place in (True, False):
@@ -122,23 +104,6 @@ def test_what_works_in_place_on_its_input_learns_what_others_do():
 # Hooks
 
 
-@pytest.mark.parametrize("activation", ACTIVATIONS)
-def test_hooks_see_what_each_layer_of_a_perceptron_returns(activation, X):
-    X = X.reshape(len(X), -1)
-    init = MMDInitializer((5, 5), activation=activation, n_perturbations=4, max_iter=1).fit(X)
-    clf = MLPClassifier(warm_start_from=init, max_iter=1).fit(X, np.arange(len(X)) % 2)
-    rows = torch.tensor(X[:9]).float()
-    for net in (init.to_module(), init.theta0_.to_module(), clf.module_.eval()):
-        seen, backward = [], []
-        for layer in (*net.linears, *net.activations):
-            layer.register_forward_hook(lambda *call, seen=seen: seen.append(call))
-            layer.register_full_backward_hook(lambda *call, to=backward: to.append(call))
-        net(rows.clone().requires_grad_()).sum().backward()
-        assert len(seen) == len(backward) == 5
-        for layer, (inputs,), out in seen:
-            torch.testing.assert_close(layer.forward(inputs), out)
-
-
 def between(*parts, first=None):
     return nn.Sequential(first or nn.Linear(6, 4), *parts, nn.Linear(4, 2))
 
@@ -146,11 +111,6 @@ def between(*parts, first=None):
 def without_a_head(module):
     nn.init.zeros_(module[-1].weight)
     return module
-
-
-class Single(nn.ReLU):
-    def forward(self, x):
-        return super().forward(x.float())
 
 
 def test_learning_is_the_cpu_s_whatever_the_default_device_is():
@@ -211,20 +171,6 @@ def test_what_a_class_is_called_with_is_copied():
     assert len({id(part) for part in own}) == 3
 
 
-def attention_settings():
-    return torch.backends.mha.get_fastpath_enabled(), torch.backends.cuda.flash_sdp_enabled()
-
-
-def test_settings_of_pytorch_come_back_when_the_last_one_leaves():
-    first, second = plain_attention(), plain_attention()
-    first.__enter__()
-    second.__enter__()
-    first.__exit__(None, None, None)
-    assert attention_settings() == (False, False), "the other one is still there"
-    second.__exit__(None, None, None)
-    assert attention_settings() == (True, True)
-
-
 def test_a_softmax_at_the_end_is_told(X):
     flat = X.reshape(len(X), -1)
     net = nn.Sequential(nn.Linear(flat.shape[1], 3), nn.Softmax(dim=1))
@@ -274,13 +220,6 @@ def test_learning_has_gradients_wherever_it_is_called(X, coherence):
     with default_dtype(torch.float64):
         own = small(plain.module, coherence=coherence).fit(X)
     assert_same_fit(own, plain)
-
-
-def test_a_score_is_the_same_in_inference_mode(X):
-    init = small().fit(X)
-    with torch.inference_mode():
-        score = init.score(X)
-    assert score == init.score(X)
 
 
 # Inputs and outputs
@@ -385,27 +324,6 @@ def test_layers_that_are_not_learned():
     assert "detachment" not in small(behind, detachment_weight=0.0).fit(rows(16)).history_[0]
 
 
-class Rectified(nn.BatchNorm1d):
-    def forward(self, x):
-        return super().forward(x).relu()
-
-
-@pytest.mark.parametrize(("norm", "coherent"), [(Rectified(5), False), (nn.BatchNorm1d(5), True)])
-def test_running_statistics_become_those_of_the_data(norm, coherent):
-    net = seeded(lambda: nn.Sequential(nn.Linear(6, 5), norm, nn.Linear(5, 3)))
-    walks = Coherence(n_neighbors=3, batch_size=40) if coherent else None
-    init = small(net, coherence=walks, batch_size=40, max_iter=100)
-    X = torch.from_numpy(rows(40))
-
-    @torch.no_grad()
-    def change(module):
-        return float((module.eval()(X) - module.train()(X)).abs().max())
-
-    # With coherence half of the rows are ends of walks, which prefer rows with many neighbours.
-    learned = init.set_params(learning_rate_init=1e-6).fit(X).to_module()
-    assert change(learned) < change(net) / 3
-
-
 def test_a_spectral_norm_follows_its_weights():
     def made():
         first = nn.utils.parametrizations.spectral_norm(nn.Linear(6, 16))
@@ -451,15 +369,6 @@ SMALL = {"n_perturbations": 4, "max_iter": 2, "random_state": 0}
 
 def net():
     return seeded(lambda: ConvNet(2, 3, batch_norm=True))
-
-
-def test_a_second_call_begins_at_the_weights_of_the_first(X):
-    module = nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, 2))
-    given = SMALL | {"coherence": Coherence(batch_size=32)}
-    mmd_init_(module, X, **given)
-    before = [parameter.detach().clone() for parameter in module.parameters()]
-    mmd_init_(module, X, **(given | {"max_iter": 0}))
-    assert all(map(torch.equal, before, module.parameters()))
 
 
 def test_what_is_not_learned_is_as_before(X):
