@@ -23,7 +23,6 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from torch import nn
 from torch.optim.optimizer import register_optimizer_step_pre_hook
-from torch.utils.data import DataLoader
 
 from helpers import FORKSERVER, seeded
 from nets import Conv, assert_same_fit, digits
@@ -195,15 +194,6 @@ def test_what_was_learned_is_kept_where_the_file_cannot_be_written(path):
     assert init.history_[-1]["step"] == PASSES * STEPS
 
 
-def test_an_interrupted_first_round_has_no_second(path):
-    first = tiny(checkpoint=path)
-    both = tiny(coherence=Coherence(n_neighbors=3, embedding=first))
-    with pytest.raises(KeyboardInterrupt), interrupted_at(5):
-        both.fit(X)
-    assert path.exists()
-    assert not hasattr(both, "theta0_")
-
-
 # Files of another training, and damaged ones
 
 
@@ -275,60 +265,12 @@ def test_the_same_rows_in_another_layout_are_the_same_training(same, path):
         tiny(max_iter=1, checkpoint=path).fit(same(rows))
 
 
-class Cosine:
-    """Its repr has an address, which differs between objects as it does between processes."""
-
-    def __call__(self, x):
-        return x.cos()
-
-
-class Waves(torch.nn.Sequential):
-    def __init__(self, n_features, wave):
-        super().__init__(torch.nn.Linear(n_features, 4), torch.nn.Linear(4, 2))
-        self.wave = wave
-
-    def forward(self, x):
-        return self[1](self.wave(self[0](x)))
-
-
-def test_addresses_in_memory_do_not_tell_trainings_apart(path):
-    waves = Cosine(), Cosine()
-    assert repr(waves[0]) != repr(waves[1])
-    params = {"module": Waves, "n_perturbations": 4, **SMALL, "warm_start": True}
-    one, other = (MMDInitializer(**params, module__wave=w, checkpoint=path) for w in waves)
-    one.fit(X)
-    with at_most(0):
-        assert_same_fit(other.fit(X), one)
-    # A warm start from what was learned in another process.
-    pickle.loads(pickle.dumps(one)).set_params(checkpoint=None, module__wave=waves[1]).fit(X)
-
-
 @pytest.mark.parametrize("function", [lambda rows: rows, partial(lambda rows: rows)])
 def test_a_checkpoint_needs_functions_that_have_a_name(function, path):
     init = tiny(coherence=coherence(augmentation=function), max_iter=1, checkpoint=path)
     with pytest.raises(pickle.PicklingError, match="lambda") as caught:
         init.fit(X)
     assert "define functions in a module" in caught.value.__notes__[0]
-
-
-class WithParams(nn.Module):
-    """An augmentation with a static ``get_params`` that is not scikit-learn's, as torchvision's."""
-
-    @staticmethod
-    def get_params(image, scale):
-        raise NotImplementedError
-
-    def forward(self, x):
-        return x + torch.rand(())
-
-
-def test_an_augmentation_may_have_its_own_get_params(path, window):
-    window(50)  # a training of two windows is judged
-    own = Coherence(n_neighbors=0, augmentation=WithParams(), batch_size=BATCH)
-    loader = DataLoader(torch.from_numpy(X), BATCH)
-    params = SMALL | {"coherence": own, "n_perturbations": 4, "checkpoint": path}
-    module = seeded(lambda: nn.Sequential(nn.Linear(X.shape[1], 4), nn.ReLU(), nn.Linear(4, 2)))
-    assert mmd_init_(module, loader, **params)[-1]["step"] == PASSES * STEPS
 
 
 LEARNED_BY_ANOTHER_PROCESS = """

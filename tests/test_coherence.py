@@ -187,20 +187,6 @@ def test_an_augmentation_that_changes_nothing_is_none(X):
     assert plain.score(X) == same.score(X) != small(None, RandomAffine()).fit(X).score(X)
 
 
-def test_modules_see_changed_images_once_before_the_search_and_once_a_step(X):
-    seen = []
-
-    def look(rows):
-        seen.append(tuple(rows.shape))
-        return RandomAffine()(rows)
-
-    net = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(144, 2))
-    init = small(None, look, module=net, max_iter=1)
-    init.fit(X.reshape(-1, 1, 8, 8)[:300])
-    assert seen == [(64, 1, 8, 8)] * 2 * (1 + 300 // 64)  # once for either half of the pairs
-    assert np.isfinite(init.history_[-1]["loss"])
-
-
 def twice(x):
     return 2.0 * x * torch.rand(())
 

@@ -92,13 +92,6 @@ def test_any_type_of_number(dtype):
     np.testing.assert_array_equal(np.sort(found), [[1, 3], [0, 2], [1, 3], [0, 2]])
 
 
-def test_rows_alike_in_the_components_still_get_proper_neighbours():
-    X = np.zeros((80, 60))
-    X[:, 0] = 100 * (np.arange(80) % 2)
-    X[:, 1:] = 1e-9 * np.random.default_rng(0).normal(size=(80, 59))
-    assert_proper(nearest_neighbors(X, 5), 80, 5)
-
-
 # Equal rows
 
 
@@ -293,13 +286,6 @@ def test_only_ratios_of_weights_count(size):
     np.testing.assert_array_equal(scaled.indices, plain.indices)
     ends = [ends_of(Walk.on(g), range(60), 5.0) for g in (plain, scaled)]
     np.testing.assert_array_equal(*ends)
-
-
-def test_a_faint_edge_beside_a_strong_one_and_a_faint_row_are_kept():
-    weights = csr_array(([1.0, 1e-60, 1e-60], ([0, 0, 1], [1, 2, 2])), shape=(60, 60))
-    graph = neighbor_graph(ROWS, graph=weights)
-    np.testing.assert_array_equal(graph.toarray(), weights.toarray())
-    np.testing.assert_array_equal(ends_of(Walk.on(graph), [1], 1.0), [2])
 
 
 # Weights by shared neighbours

@@ -2,14 +2,12 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import ClassVar
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
 from scipy import stats
-from torch import nn
 
 from helpers import CPU, LARGE, SMALL, as_a_team_of, normal, threads
 from sklearn_mmdinit import (
@@ -302,25 +300,6 @@ def test_a_number_that_is_too_large_is_named(kind):
     check_float32(np.empty((0, 3)))
     check_float32(np.array([[np.inf, 1.0]]))
     check_float32(np.array([[True, False]]))
-
-
-class _Counting(nn.Sequential):
-    sizes: ClassVar = []
-
-    def forward(self, X):
-        self.sizes.append(len(X))
-        return super().forward(X)
-
-
-@pytest.mark.parametrize("n", [1, 1024, 2500])
-def test_hidden_activations_are_of_at_most_1024_rows_at_a_time(n):
-    X = np.random.default_rng(0).normal(size=(2500, 6))
-    net = _Counting(nn.Linear(6, 4), nn.ReLU(), nn.Linear(4, 2))
-    init = MMDInitializer(module=net, max_iter=0, random_state=0).fit(X)
-    net.sizes.clear()
-    assert init.transform(X[:n]).shape == (n, 4)
-    assert max(net.sizes) <= 1024
-    assert sum(net.sizes) == n
 
 
 @pytest.mark.parametrize("n", [1, 3, 50])

@@ -150,18 +150,6 @@ def test_the_total_is_differentiable_once(sampler):
         slopes_of(objective(sampler=sampler)(net, X).total, net, create_graph=True)
 
 
-@BOTH
-def test_a_graph_may_be_gone_through_twice_and_not_at_all(sampler):
-    net, X = net_of(), batch(40)
-    terms = objective(sampler=sampler)(net, X)
-    first = slopes_of(terms.total, net, retain_graph=True)
-    assert all(map(torch.equal, slopes_of(terms.total, net), first))
-    with torch.no_grad():
-        found = objective(sampler=sampler)(net, X)
-    assert_close(found, terms)
-    assert not found.total.requires_grad
-
-
 # Compilers
 
 
@@ -202,36 +190,6 @@ def test_running_statistics_follow_the_mini_batch_once_a_call_and_nothing_else_c
     assert not X.requires_grad
 
 
-class Following(nn.Module):
-    """Keeps a mean of its own of what it has seen, and counts its passes."""
-
-    def __init__(self, in_place):
-        super().__init__()
-        self.body, self.head, self.in_place = nn.Linear(6, 5), nn.Linear(5, 3), in_place
-        self.register_buffer("mean", torch.zeros(5))
-        self.register_buffer("count", torch.zeros(()))
-
-    def forward(self, X):
-        hidden = self.body(X)
-        mean = hidden.detach().mean(0)
-        if self.in_place:
-            self.mean.lerp_(mean, 0.1), self.count.add_(1)
-        else:
-            self.mean, self.count = self.mean.lerp(mean, 0.1), self.count + 1
-        return self.head((hidden - self.mean).tanh())
-
-
-@pytest.mark.filterwarnings("ignore:networks around the module:UserWarning")
-@pytest.mark.parametrize("in_place", [True, False])
-def test_buffers_of_a_module_s_own_follow_no_perturbed_network(in_place):
-    module, X, own = seeded(lambda: Following(in_place)), batch(), objective()
-    expected = copy.deepcopy(module)
-    for _ in range(2):
-        own(module, X).total.backward()
-        expected(X)
-    assert_close(module.state_dict(), expected.state_dict())
-
-
 @BOTH
 def test_dropout_in_training_mode_takes_part(sampler):
     net, X = net_of(nn.Dropout(0.9)), batch()
@@ -264,18 +222,6 @@ def test_what_changes_between_calls_is_seen(sampler):
         assert float(own(net, X).detachment.detach()) > 0.9
     for shape in ((5, 6), (3, 6), (1, 6)):
         assert own(copy.deepcopy(net_of()), torch.ones(shape)).total.isfinite()
-
-
-def test_auto_leaves_gram_where_hooks_or_shared_weights_came_since():
-    X, own = batch(), objective()
-    watched, shared = net_of(), seeded(lambda: nn.Sequential(*(nn.Linear(6, 6) for _ in range(2))))
-    own(watched, X), own(shared, X)
-    seen = []
-    watched[0].register_forward_hook(lambda layer, args, output: seen.append(layer))
-    shared[1].weight = shared[0].weight
-    for net in (watched, shared):
-        own(net, X).total.backward()
-    assert seen
 
 
 @BOTH

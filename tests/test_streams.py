@@ -4,7 +4,6 @@ import random
 import re
 import weakref
 from collections import UserDict
-from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -157,17 +156,6 @@ def test_a_stream_without_end_is_learned_from_until_coherence_stops_falling(wind
     # More epochs would not make a longer training of a stream whose first one never ends.
     with pytest.warns(ConvergenceWarning, match="try max_iter=1 with data that end after"):
         assert learned(data, perceptron(), **params)[0][-1]["step"] >= 2900
-
-
-def test_a_rate_that_never_fell_has_no_warning_about_its_fall():
-    def pairs(epoch):
-        for _ in range(160):
-            x = IMAGES[torch.randint(len(X), (16,))]
-            yield noisy(x), noisy(x)
-
-    params = ALONE | {"coherence": "auto", "views": 2, "max_iter": 1, "learning_rate_init": 1e-3}
-    # Its number of steps is known only when its only epoch has ended. Warnings are errors.
-    learned(DataLoader(Stream(pairs), batch_size=None), perceptron(), **params)
 
 
 def test_no_more_rows_are_kept_than_describe_the_data():
@@ -338,54 +326,6 @@ def test_autocast_with_float16_is_refused():
     match = r"float16.*write torch.autocast\('cpu', torch.bfloat16\)"
     with torch.autocast("cpu", torch.float16), pytest.raises(ValueError, match=match):
         mmd_init_(perceptron(), IMAGES, **SMALL)
-
-
-class Shared(nn.Module):
-    """A batch norm that is called twice."""
-
-    def __init__(self):
-        super().__init__()
-        self.first, self.second = nn.Conv2d(1, 4, 3, padding=1), nn.Conv2d(4, 4, 3, padding=1)
-        self.norm, self.last = nn.BatchNorm2d(4), nn.Linear(4 * 64, 3)
-
-    def forward(self, x):
-        x = self.norm(self.first(x)).relu()
-        return self.last(self.norm(self.second(x)).relu().flatten(1))
-
-
-def test_a_batch_norm_that_is_called_twice_learns_with_coherence(window):
-    window(20)
-    loader = DataLoader(TensorDataset(IMAGES, noisy(IMAGES)), 32)
-    history, weights = learned(loader, seeded(Shared), views=2, coherence="auto", max_iter=20)
-    assert history[-1]["loss"] < 0.9 * history[0]["loss"]
-    assert int(weights["norm.num_batches_tracked"]) > 0
-
-
-class InHalf(nn.Module):
-    """A module that chooses its precision itself."""
-
-    def __init__(self):
-        super().__init__()
-        self.inner = perceptron()
-
-    def forward(self, x):
-        with torch.autocast("cpu", torch.bfloat16):
-            return self.inner(x)
-
-
-def test_a_module_with_its_own_autocast_learns_the_same_in_a_block_that_switches_it_off():
-    found = []
-    for enter in (nullcontext, lambda: torch.autocast("cpu", enabled=False)):
-        with enter():
-            found.append(learned(IMAGES, InHalf(), max_iter=4))
-    assert_same(*found)
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the compiler
-def test_a_compiled_module_is_trained_as_its_own_module():
-    module = net()
-    history = mmd_init_(torch.compile(module), DataLoader(IMAGES, 16), **SMALL)
-    assert_same((history, module.state_dict()), learned(DataLoader(IMAGES, 16)))
 
 
 def test_a_checkpoint_goes_on_inside_a_pass(tmp_path):

@@ -60,11 +60,6 @@ def test_all_of_the_state_of_a_module_is_there(of_module):
 # arrays that carry it
 
 
-@pytest.fixture
-def X():
-    return np.arange(12.0).reshape(4, 3)
-
-
 @pytest.mark.parametrize("protocol", [*range(pickle.HIGHEST_PROTOCOL + 1), "torch.save"])
 def test_a_fitted_initializer_is_saved_by_any_protocol(protocol, of_module, theta0):
     def copied(value):

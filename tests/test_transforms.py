@@ -308,27 +308,6 @@ def test_views_have_the_shape_and_type_of_images_and_differ(dtype):
     assert RandomView()(images[:0]).shape == (0, 3, 12, 20)
 
 
-def test_views_are_the_same_under_autocast():
-    images, views = torch.rand(5, 3, 8, 8), []
-    for half in (False, True):
-        torch.manual_seed(3)
-        with torch.autocast("cpu", torch.bfloat16, enabled=half):
-            views.append(RandomView()(images))
-    assert torch.equal(*views)
-
-
-def test_values_that_rounding_moved_are_no_error():
-    RandomView()(1.0001 * torch.ones(4, 3, 8, 8))
-
-
-def test_views_follow_from_the_global_generator():
-    images, views = torch.rand(5, 3, 8, 8), []
-    for _ in range(2):
-        torch.manual_seed(3)
-        views.append(RandomView()(images))
-    assert torch.equal(*views)
-
-
 @pytest.mark.parametrize(
     ("images", "match"),
     [

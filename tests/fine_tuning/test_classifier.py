@@ -5,7 +5,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from joblib import Parallel, delayed
 from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.datasets import load_digits
@@ -163,15 +162,6 @@ def test_seeds_decide_all_and_global_generators_are_not_touched(clf, data):
     assert clone(clf).set_params(random_state=1).fit(*data).loss_curve_ != a.loss_curve_
 
 
-def test_threads_do_not_disturb_each_other(data):
-    alone = [small(max_iter=2, random_state=seed).fit(*data).coefs_[0] for seed in range(4)]
-    together = Parallel(n_jobs=2, backend="threading")(
-        delayed(small(max_iter=2, random_state=seed).fit)(*data) for seed in range(4)
-    )
-    for expected, clf in zip(alone, together, strict=True):
-        np.testing.assert_allclose(clf.coefs_[0], expected, atol=1e-6)
-
-
 # batches
 
 
@@ -185,12 +175,6 @@ def test_batches_cover_every_row_once_in_a_new_order():
         np.testing.assert_array_equal(Xi[:, 0], yi)
     assert [len(y) for _, y in iterator] == [5, 5, 5, 5, 3]
     assert len(iterator) == 5
-
-
-def test_a_worker_process_brings_the_same_batches(data):
-    clf = small(validation_split=None, max_iter=2)
-    expected = clone(clf).fit(*data)
-    assert_same_weights(clf.set_params(iterator_train__num_workers=1).fit(*data), expected)
 
 
 @pytest.mark.parametrize(
@@ -281,24 +265,6 @@ def test_a_callback_may_end_training_and_an_interrupt_raises(data):
     with pytest.raises(KeyboardInterrupt):
         net.set_params(optimizer=Interrupting).fit(*data)
     np.testing.assert_array_equal(net.predict_proba(data[0]), before)
-
-
-def test_training_is_the_cpu_s_whatever_the_default_device_is(data):
-    X, y = data
-    with torch.device("meta"):
-        rows = Rows(X[:4], y[:4], np.ones(4))
-        ((inputs, indices),) = RowLoader(rows, 4, shuffle=True, generator=torch.Generator())
-    assert {t.device.type for t in (*inputs.values(), indices)} == {"cpu"}
-
-
-# Of PyTorch's own compiler, on its import.
-@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
-def test_a_compiled_network_has_its_weights_too(data):
-    X, y = data
-    own = {"hidden_layer_sizes": (6,), "max_iter": 0, "random_state": 0}
-    compiled, plain = (MLPClassifier(**own, compile=c).fit(X, y) for c in (True, False))
-    for found, expected in zip(compiled.coefs_, plain.coefs_, strict=True):
-        np.testing.assert_array_equal(found, expected)
 
 
 # Rows that are not scaled

@@ -168,26 +168,6 @@ def test_a_module_that_works_in_place_leaves_the_rows_as_they_are(flat, iterator
     assert found[0] == found[1]
 
 
-class Bag(nn.Module):
-    """A sum of embeddings, the gradients of whose table may be sparse."""
-
-    def __init__(self, sparse=False):
-        super().__init__()
-        self.table, self.head = nn.EmbeddingBag(7, 4, sparse=sparse), nn.Linear(4, 2)
-
-    def forward(self, x):
-        return self.head(self.table(x))
-
-
-@pytest.mark.parametrize("optimizer", ["adam", "rmsprop", "sgd"])
-def test_a_table_with_sparse_gradients_is_trained_as_a_dense_one(optimizer):
-    X, y = tokens(40), np.arange(40) % 2
-    nets = [seeded(lambda own=sparse: Bag(own)) for sparse in (False, True)]
-    dense, sparse = (small(net, optimizer=optimizer).fit(X, y) for net in nets)
-    assert_same_weights(dense, sparse)
-    assert nets[1].table.sparse, "the user's own stays as it is"
-
-
 def test_settings_of_pytorch_make_no_difference(flat):
     X, y = flat
     module = seeded(lambda: Pooled(10))
