@@ -56,9 +56,6 @@ def ends(walk):
     return walk.ends([np.arange(50)], 5.0, [np.random.default_rng(0)])
 
 
-# Parameters
-
-
 def test_parameters_are_set_by_name():
     init = MMDInitializer().set_params(coherence="auto", coherence__separation=3.0)
     assert init.coherence.separation == 3.0
@@ -68,9 +65,6 @@ def test_parameters_are_set_by_name():
     with pytest.raises(ValueError, match="foo"):
         init.set_params(coherence__foo=1)
     assert init.coherence == "auto", "what is refused leaves it as it is"
-
-
-# The embedding
 
 
 def test_the_rows_themselves_are_no_embedding_whatever_their_size(X):
@@ -176,9 +170,6 @@ def test_random_states_of_none_follow_from_the_initializer_s(digits):
     # What is frozen keeps its own.
     frozen = make_pipeline(FrozenEstimator(first_round().set_params(random_state=None).fit(X)))
     assert small(frozen).fit(X).embedding_[0].random_state is None
-
-
-# The augmentation
 
 
 def test_an_augmentation_that_changes_nothing_is_none(X):

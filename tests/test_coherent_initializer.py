@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import StandardScaler
 from torch import nn
 
-from nets import assert_same_arrays, assert_same_fit
+from nets import assert_same_fit
 from sklearn_mmdinit import Coherence, MLPClassifier, MMDInitializer
 from sklearn_mmdinit.graph.walks import Walk
 from sklearn_mmdinit.losses import logit_correlation
@@ -47,9 +47,6 @@ def kernel(init, X):
     with torch.no_grad():
         H = nn.Sequential(*body)(torch.tensor(X, dtype=torch.float32))
         return logit_correlation(H, len(last.bias)).numpy()
-
-
-# what it learns
 
 
 def test_inputs_of_a_cluster_move_together_and_few_labels_are_enough(blobs):
@@ -117,9 +114,6 @@ def test_the_paper_s_fine_tuning_starts_from_no_opinion(blobs):
     init, few = small(max_iter="auto").fit(X), np.arange(0, len(X), 20)
     clf = MLPClassifier(warm_start_from=init, fine_tuning="paper", random_state=0)
     assert clf.fit(X[few], y[few] % 2).score(X, y % 2) > 0.95
-
-
-# walks and the learning rate
 
 
 N = 40
@@ -212,9 +206,6 @@ def test_a_network_that_gives_all_rows_the_same_has_not_converged(X):
         assert init.fit(X).converged_ is False
 
 
-# rows that arrive over time
-
-
 def test_a_warm_start_goes_on_from_theta0(X):
     init = small(warm_start=True).fit(X[:200])
     assert_same_fit(init, small().fit(X[:200]))
@@ -270,9 +261,6 @@ def test_a_training_that_is_still_falling_and_one_that_collapses_have_warnings(b
         small(alike, max_iter="auto").fit(np.random.default_rng(0).normal(size=(200, 6)))
 
 
-# what the parameters stand for
-
-
 @pytest.mark.parametrize(
     ("n_rows", "fewest", "most"),
     [(20, 225, 3000), (6_000, 300, 3000), (20_000, 1000, 3000), (100_000, 3000, 3000)],
@@ -298,8 +286,3 @@ def test_auto_has_fewer_neighbours_where_few_rows_differ():
     assert len(init.fit(np.random.default_rng(0).normal(size=(6, 3))).history_) == 1
     with pytest.raises(ValueError, match="only 1 different rows among 6"):
         init.fit(np.ones((6, 3)))
-
-
-def test_the_last_parameters_are_kept_with_it(X):
-    init = small().fit(X)
-    assert_same_arrays(init.theta0_, init._state.current)

@@ -95,9 +95,6 @@ def test_simplex_draws_are_uniform(d):
         assert stats.kstest(column, stats.beta(1, d - 1).cdf).pvalue > 1e-3
 
 
-# Threads
-
-
 @pytest.mark.parametrize("n_threads", [1, 2, 8])
 @pytest.mark.parametrize("n", [1, 2, 5])
 def test_each_item_once_by_as_many_threads(n_threads, n):
@@ -190,8 +187,6 @@ def test_a_thread_of_the_users_own_is_no_part_of_the_team():
         assert other.submit(lambda: len(run_on_threads(2, lambda a, b: None))).result() == 1
 
 
-# The caller's autocast
-
 AT_EDGES = Coherence(embedding=OrientedGradients(), augmentation=RandomAffine(), n_neighbors=3)
 
 
@@ -222,8 +217,6 @@ def test_estimators_compute_in_single_precision_under_autocast(call):
         assert torch.is_autocast_enabled("cpu"), "the caller's setting stays"
     np.testing.assert_array_equal(found, expected)
 
-
-# A tensor in chunks is the tensor of the whole, gradients too
 
 WEIGHTS = torch.linspace(-1, 2, 12, dtype=torch.float64).view(4, 3)
 
@@ -283,8 +276,6 @@ def test_what_is_computed_again_has_the_same_draws():
     assert len(calls) == 3
     assert all(map(torch.equal, again, kept))
 
-
-# Numbers that float32 has no room for, and rows a portion at a time
 
 LARGEST = float(np.finfo(np.float32).max)
 

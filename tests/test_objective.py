@@ -4,7 +4,6 @@ import copy
 import pickle
 import re
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -46,20 +45,6 @@ def batch(n=16, width=6, seed=0):
 
 def slopes_of(loss, module, **options):
     return torch.autograd.grad(loss, learned_of(module), **options)
-
-
-def test_a_plain_loop_with_a_term_of_ones_own_lowers_its_loss():
-    net, own, losses = net_of(), objective(64), []
-    optimizer = torch.optim.Adam(net.parameters(), 1e-2)
-    for _ in range(20):
-        for X in batch(64).split(16):
-            terms = own(net, X)
-            loss = terms.total + 0.1 * sum(p.square().sum() for p in net.parameters())
-            loss.backward()
-            optimizer.step()
-            optimizer.zero_grad()
-            losses.append(float(loss.detach()))
-    assert np.mean(losses[-8:]) < 0.8 * np.mean(losses[:8])
 
 
 @BOTH
@@ -113,9 +98,6 @@ def test_draws_follow_from_the_generator_alone(sampler):
         assert torch.equal(objective(sampler=sampler, seed=3)(net, X).total, first.total)
 
 
-# Precision
-
-
 @BOTH
 def test_terms_under_autocast_are_near_those_of_float32(sampler):
     net, X = seeded(lambda: MLP(6, (32, 32), 3)), batch(32)
@@ -150,9 +132,6 @@ def test_the_total_is_differentiable_once(sampler):
         slopes_of(objective(sampler=sampler)(net, X).total, net, create_graph=True)
 
 
-# Compilers
-
-
 # Of what PyTorch's compiler imports, and of its own look at tensors.
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:The .grad attribute:UserWarning")
 @BOTH
@@ -168,9 +147,6 @@ def test_a_compiled_module_and_a_compiled_objective_have_the_same_terms(sampler)
         terms = own(module, X)
         assert_close(terms, plain)
         assert_close(slopes_of(terms.total, net), expected)
-
-
-# What it leaves of a module
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -251,9 +227,6 @@ def test_a_copy_and_a_pickle_go_on_as_the_objective_does():
         assert all(map(torch.equal, other(net, X), expected))
 
 
-# Errors and warnings
-
-
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -302,9 +275,6 @@ def test_probabilities_are_warned_of_at_the_callers_line():
     with pytest.warns(UserWarning, match="returns probabilities; remove its softmax") as caught:
         objective()(net, batch())
     assert {warning.filename for warning in caught} == {__file__}
-
-
-# The loss that estimators minimise
 
 
 def config(**params):

@@ -41,9 +41,6 @@ def of_module():
     return init.fit(digit_images(48)[0])
 
 
-# what it is
-
-
 def test_all_of_the_state_of_a_module_is_there(of_module):
     theta0, module = of_module.theta0_, of_module.to_module()
     assert theta0.arrays.keys() == module.state_dict().keys()
@@ -55,9 +52,6 @@ def test_all_of_the_state_of_a_module_is_there(of_module):
             ask()
     with pytest.raises(ValueError, match=r"to_module\(\) of the initializer"):
         theta0.to_module()
-
-
-# arrays that carry it
 
 
 @pytest.mark.parametrize("protocol", [*range(pickle.HIGHEST_PROTOCOL + 1), "torch.save"])
@@ -75,9 +69,6 @@ def test_a_fitted_initializer_is_saved_by_any_protocol(protocol, of_module, thet
         before, after = (theta0_in(v) for v in (value, copied(value)))
         assert_same_arrays(after, before)
         assert not any(array.flags.writeable for array in after.arrays.values())
-
-
-# files
 
 
 def assert_same_file(loaded, theta0):
@@ -133,9 +124,6 @@ def test_a_damaged_file_is_named(theta0, path):
     write_whole(path, arrays, {"other": texts["sklearn_mmdinit.module"]})
     with pytest.raises(ValueError, match=r"theta0\.safetensors' holds no theta0"):
         Theta0.load(path)
-
-
-# into a module
 
 
 def test_a_module_of_its_kind_starts_there(of_module):

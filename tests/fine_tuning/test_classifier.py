@@ -32,9 +32,6 @@ def small(**params):
     return MLPClassifier(**{"hidden_layer_sizes": (16,), "random_state": 0, **params})
 
 
-# the best epoch
-
-
 @pytest.mark.parametrize("normalizes", [False, True])  # running statistics are kept with it
 def test_the_epoch_with_the_lowest_validation_loss_is_kept(normalizes, data):
     X, y = data
@@ -53,9 +50,6 @@ def test_the_epoch_with_the_lowest_validation_loss_is_kept(normalizes, data):
     assert longer.best_epoch_ == 7
     assert longer.best_validation_loss_ is None
     assert longer.validation_loss_curve_ is None
-
-
-# validation_split
 
 
 def test_a_splitter_validates(data):
@@ -92,9 +86,6 @@ def test_one_label_of_each_class_is_learned_by_default():
     assert clf.best_validation_loss_ is None
 
 
-# figures that stay
-
-
 FIGURES = {
     "default": ({}, 2.20723295, 2.23255873),
     "sgd": ({"validation_split": None, "optimizer": "sgd"}, None, 2.35138428),
@@ -111,9 +102,6 @@ def test_losses_are_what_they_were(params, valid, train, data):
     clf = small(**{"hidden_layer_sizes": (16, 8), "max_iter": 5, **params}).fit(*data)
     assert clf.best_validation_loss_ == (valid and pytest.approx(valid, rel=1e-5))
     assert clf.loss_curve_[-1] == pytest.approx(train, rel=1e-5)
-
-
-# randomness
 
 
 @pytest.mark.parametrize("iterator", [{}, {"iterator_train": DataLoader}])
@@ -162,9 +150,6 @@ def test_seeds_decide_all_and_global_generators_are_not_touched(clf, data):
     assert clone(clf).set_params(random_state=1).fit(*data).loss_curve_ != a.loss_curve_
 
 
-# batches
-
-
 def test_batches_cover_every_row_once_in_a_new_order():
     X = np.arange(23, dtype=np.float32)[:, None]
     iterator = RowLoader(Rows(X, np.arange(23)), 5, shuffle=True, generator=torch.Generator())
@@ -185,9 +170,6 @@ def test_sizes_of_batches(n, drop_last, sizes):
     loader = RowLoader(Rows(np.zeros((n, 2), np.float32)), 5, drop_last=drop_last)
     assert [len(X) for X, _ in loader] == sizes
     assert len(loader) == len(sizes)
-
-
-# skorch
 
 
 def test_probabilities_are_such_by_any_criterion(data):
@@ -265,9 +247,6 @@ def test_a_callback_may_end_training_and_an_interrupt_raises(data):
     with pytest.raises(KeyboardInterrupt):
         net.set_params(optimizer=Interrupting).fit(*data)
     np.testing.assert_array_equal(net.predict_proba(data[0]), before)
-
-
-# Rows that are not scaled
 
 
 def on_scale(scale, seed=0):

@@ -32,9 +32,6 @@ def small(module=Conv, **params):
     return NetClassifier(module, **{"max_iter": 2, "random_state": 0, **params})
 
 
-# training of its own
-
-
 def test_an_instance_is_copied_and_gives_the_fresh_weights(data):
     module = Conv(10).eval()
     before = copy.deepcopy(module.state_dict())
@@ -48,9 +45,6 @@ def test_an_instance_is_copied_and_gives_the_fresh_weights(data):
     untrained = NetClassifier(module, max_iter=0, random_state=5).fit(*data)
     for name, value in untrained.module_.state_dict().items():
         assert torch.equal(value, before[name])
-
-
-# the classes of y
 
 
 def test_a_class_is_handed_the_number_of_classes(data):
@@ -85,9 +79,6 @@ def test_a_class_is_handed_the_number_of_columns_where_it_has_no_default(flat):
         assert search.best_estimator_[-1].module_.in_features == k
     with pytest.raises(RuntimeError, match="4x5 and 7x10"):
         clf.set_params(module__n_features=7).fit(X, y)
-
-
-# what X may be
 
 
 def test_tokens_are_handed_on_as_whole_numbers():
@@ -138,9 +129,6 @@ def test_rows_that_overflow_in_the_network_are_refused(flat):
     np.testing.assert_array_equal(clf.predict_proba(X), before)
 
 
-# bad modules and parameters
-
-
 def test_batch_normalization_leaves_a_single_last_row_out(flat):
     X, y = flat[0], flat[1] % 2
     clf = NetClassifier(Pooled, module__batch_norm=True, validation_split=None, random_state=0)
@@ -148,9 +136,6 @@ def test_batch_normalization_leaves_a_single_last_row_out(flat):
     assert np.isfinite(clf.loss_curve_).all()
     with pytest.raises(ValueError, match="more than 1 value per channel"):
         clf.set_params(batch_size=1).fit(X, y)
-
-
-# as an estimator
 
 
 @pytest.mark.parametrize("iterator", [{}, {"iterator_train__shuffle": False}])

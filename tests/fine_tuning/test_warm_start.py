@@ -78,9 +78,6 @@ def as_file(initializer, folder):
     return folder / "theta0.safetensors"
 
 
-# kinds
-
-
 AS_IT_IS = {
     "fitted initializer": lambda initializer, folder: initializer,
     "Theta0": lambda initializer, folder: initializer.theta0_,
@@ -164,9 +161,6 @@ def test_a_start_changes_neither_split_nor_batches(images, of_images):
     assert kept(None, seed=1) != fresh
 
 
-# clone, set_params, searches
-
-
 def test_cross_validation_of_a_fitted_initializer_never_fits_it(data, fitted):
     clf = make_pipeline(StandardScaler(), MLPClassifier(warm_start_from=fitted, max_iter=1))
     cross_val_score(clf, *data, cv=3)
@@ -213,9 +207,6 @@ def test_coherence_is_searched_in_a_classifier_and_in_a_pipeline(place, data):
     assert search.best_score_ > 0.6
     assert clone(search.best_estimator_).get_params()[name] == search.best_params_[name]
     assert init.coherence == "auto"
-
-
-# what does not fit
 
 
 MISMATCHES = (
@@ -289,9 +280,6 @@ def test_what_would_not_fit_is_said_before_it_is_learned(init, words, images):
     with pytest.raises(ValueError, match=words) as caught:
         NetClassifier(Conv, warm_start_from=init).fit(*images)
     assert "would learn weights for another module" in caught.value.__notes__[0]
-
-
-# what cannot be a start
 
 
 def test_bad_parameters_are_noticed_before_the_long_part(data):
