@@ -310,9 +310,7 @@ OTHERS = {
 }
 del OTHERS["perceptron"], OTHERS["perceptron+bn"]
 # This is beyond vmap: networks pass one after the other, with a warning.
-BEYOND_VMAP = {
-    "lstm": (Recurrent, rows()),
-}
+BEYOND_VMAP = {"lstm": (Recurrent, rows())}
 ZOO = {**CHAINS, **OTHERS, **BEYOND_VMAP}
 
 

@@ -17,13 +17,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from torch import nn
 
 from nets import assert_same_fit
-from sklearn_mmdinit import (
-    Coherence,
-    MLPClassifier,
-    MMDInitializer,
-    RandomAffine,
-    mmd_init_,
-)
+from sklearn_mmdinit import Coherence, MLPClassifier, MMDInitializer, RandomAffine, mmd_init_
 from sklearn_mmdinit.coherence import fit_embedding, walk_on
 from sklearn_mmdinit.graph.neighbors import neighbor_graph
 

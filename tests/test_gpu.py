@@ -14,14 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from helpers import Unknown, normalized_mlp, seeded, uniform_simplex
 from module_zoo import rows
 from nets import Conv, digit_images
-from sklearn_mmdinit import (
-    MLP,
-    Coherence,
-    MMDInitializer,
-    MMDObjective,
-    NetClassifier,
-    mmd_init_,
-)
+from sklearn_mmdinit import MLP, Coherence, MMDInitializer, MMDObjective, NetClassifier, mmd_init_
 from sklearn_mmdinit._base.environment import torch_device
 from sklearn_mmdinit._base.random_streams import StepRandom
 from sklearn_mmdinit.losses import uniformity

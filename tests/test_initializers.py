@@ -16,11 +16,7 @@ from torch import nn
 
 from helpers import SAME_DRAWS, Unknown, normalized_mlp, seeded
 from nets import assert_same_arrays, assert_same_fit
-from sklearn_mmdinit import (
-    Coherence,
-    MMDInitializer,
-    NetClassifier,
-)
+from sklearn_mmdinit import Coherence, MMDInitializer, NetClassifier
 from sklearn_mmdinit._base.mlp import ACTIVATIONS
 from test_checkpoint import before_steps, interrupted_at
 

@@ -9,13 +9,7 @@ import torch
 from scipy import integrate
 from torch import nn
 
-from helpers import (
-    assert_slopes_are_differences,
-    learned_of,
-    normal,
-    seeded,
-    uniform_simplex,
-)
+from helpers import assert_slopes_are_differences, learned_of, normal, seeded, uniform_simplex
 from module_zoo import ZOO, looked_at, of_zoo, rows, tokens
 from sklearn_mmdinit.losses import coherence, degeneracy, detachment, logit_correlation, uniformity
 from sklearn_mmdinit.losses._shared import kernel_and_slope
@@ -26,11 +20,7 @@ from sklearn_mmdinit.losses._uniformity import (
     mmd,
 )
 from sklearn_mmdinit.networks.noise import NORMALIZATIONS
-from sklearn_mmdinit.networks.passes import (
-    TAPPED,
-    jacobian_norms,
-    update_running_statistics,
-)
+from sklearn_mmdinit.networks.passes import TAPPED, jacobian_norms, update_running_statistics
 
 # What all terms refuse
 

@@ -13,14 +13,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 from helpers import SAME_DRAWS, default_dtype, seeded, threads
 from module_zoo import MODULES, ConvNet, Halved, Words, images, rows, tokens
 from nets import Conv, assert_same_fit, digit_images, digits
-from sklearn_mmdinit import (
-    MLP,
-    Coherence,
-    MMDInitializer,
-    NetClassifier,
-    Theta0,
-    mmd_init_,
-)
+from sklearn_mmdinit import MLP, Coherence, MMDInitializer, NetClassifier, Theta0, mmd_init_
 
 WALKS = Coherence(n_neighbors=3, batch_size=16)
 

@@ -73,11 +73,7 @@ def test_a_step_elsewhere_reads_no_value_and_uses_nothing_of_the_host(params, mo
 
 
 @pytest.mark.parametrize(
-    ("use", "expected"),
-    [
-        (lambda X: X * 2.0 + 1, False),
-        (lambda X: X * torch.tensor(2.0), True),
-    ],
+    ("use", "expected"), [(lambda X: X * 2.0 + 1, False), (lambda X: X * torch.tensor(2.0), True)]
 )
 def test_what_the_host_keeps_is_seen_and_a_number_is_not(use, expected):
     with _OnHost() as host:

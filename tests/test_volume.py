@@ -13,13 +13,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from helpers import seeded
 from nets import digits
-from sklearn_mmdinit import (
-    Coherence,
-    MLPClassifier,
-    MMDInitializer,
-    Theta0,
-    mmd_init_,
-)
+from sklearn_mmdinit import Coherence, MLPClassifier, MMDInitializer, Theta0, mmd_init_
 
 MIB = 2**20
 X, Y = digits(400)
@@ -123,11 +117,7 @@ class Rows(IterableDataset):
 @pytest.mark.filterwarnings("ignore:theta0 hardly distinguishes rows")
 @pytest.mark.parametrize(
     ("n_views", "coherence"),
-    [
-        (1, None),
-        (2, Coherence()),
-        (1, Coherence(n_neighbors=0, augmentation=nn.Dropout(0.1))),
-    ],
+    [(1, None), (2, Coherence()), (1, Coherence(n_neighbors=0, augmentation=nn.Dropout(0.1)))],
     ids=["one view", "two views", "one view twice"],
 )
 def test_memory_does_not_grow_with_a_stream(n_views, coherence):

@@ -14,11 +14,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from nets import Pooled, assert_same_weights, digits
-from sklearn_mmdinit import (
-    MLPClassifier,
-    MMDInitializer,
-    NetClassifier,
-)
+from sklearn_mmdinit import MLPClassifier, MMDInitializer, NetClassifier
 from sklearn_mmdinit.fine_tuning.labels import split_examples
 from sklearn_mmdinit.fine_tuning.net import RowLoader, Rows
 

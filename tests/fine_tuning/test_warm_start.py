@@ -14,12 +14,7 @@ from skorch.callbacks import Callback
 from torch import nn
 
 from nets import Conv, Pooled, assert_same_arrays, counting, digit_images, fits
-from sklearn_mmdinit import (
-    MLP,
-    MLPClassifier,
-    MMDInitializer,
-    NetClassifier,
-)
+from sklearn_mmdinit import MLP, MLPClassifier, MMDInitializer, NetClassifier
 
 
 @pytest.fixture(autouse=True)
