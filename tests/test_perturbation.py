@@ -377,11 +377,6 @@ def with_own_forward():
     return module
 
 
-def norm_twice():
-    norm = nn.BatchNorm1d(5, affine=False)
-    return perceptron(norm, nn.ReLU(), nn.Linear(5, 5), norm)
-
-
 def with_watched_gradients():
     module = perceptron(nn.ReLU())
     module[0].weight.register_hook(lambda slope: 2 * slope)
@@ -395,15 +390,6 @@ REFUSED = {
     "a sequence with a forward of its own": (lambda: Squared(nn.Linear(6, 3)), rows()),
     "an activation at the end": (lambda: perceptron().append(nn.Tanh()), rows()),
     "a norm first": (lambda: nn.Sequential(nn.BatchNorm1d(6), nn.Linear(6, 3)), rows()),
-    "a norm twice": (norm_twice, rows()),
-    "part of the axes": (
-        lambda: nn.Sequential(nn.Flatten(1, 2), nn.Linear(6, 3)),
-        rows()[..., None],
-    ),
-    "weight norm": (
-        lambda: nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(6, 3))),
-        rows(),
-    ),
     "a forward of its own": (with_own_forward, rows()),
     "hooks of gradients": (with_watched_gradients, rows()),
 }

@@ -93,13 +93,6 @@ def test_tokens_are_handed_on_as_whole_numbers():
         clf.predict(np.full((1, 5), 0.5))
 
 
-def test_other_modules_take_whole_numbers_as_floats(data):
-    pixels, y = (data[0] * 16 + 5).round().astype(np.uint8), data[1]
-    whole, floats = small().fit(pixels, y), small().fit(pixels.astype(np.float64), y)
-    assert_same_weights(whole, floats)
-    np.testing.assert_array_equal(whole.predict(pixels), floats.predict(pixels.astype(int)))
-
-
 def test_examples_of_another_shape_are_refused_until_fit(data, flat):
     X, y = data
     clf = small(max_iter=0).fit(X, y)
