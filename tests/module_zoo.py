@@ -201,22 +201,15 @@ class PatchTransformer(nn.Module):
         return self.head(self.norm(x).mean(1))
 
 
-def flat_perceptron(n_classes=2, width=32, batch_norm=False):
-    """A perceptron of two hidden layers on flattened images, as an ``nn.Sequential``."""
-    parts = [nn.Flatten()]
-    n_in = 64
-    for _ in range(2):
-        parts += [nn.Linear(n_in, width)]
-        parts += [nn.BatchNorm1d(width)] if batch_norm else []
-        parts += [nn.ReLU()]
-        n_in = width
-    return nn.Sequential(*parts, nn.Linear(n_in, n_classes))
+def flat_perceptron(n_classes=2, width=32):
+    """A perceptron of two hidden layers on flattened images."""
+    hidden = nn.Linear(64, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU()
+    return nn.Sequential(nn.Flatten(), *hidden, nn.Linear(width, n_classes))
 
 
 # Name -> what makes a network for images of one channel, by the number of classes.
 MODULES = {
     "perceptron": flat_perceptron,
-    "perceptron+bn": lambda n_classes: flat_perceptron(n_classes, batch_norm=True),
     "convnet": ConvNet,
     "convnet+bn": lambda n_classes: ConvNet(n_classes, batch_norm=True),
     "transformer": PatchTransformer,
@@ -238,13 +231,6 @@ def partly_frozen():
     module = flat_perceptron(3, 6)
     module[1].weight.requires_grad_(False)
     module[3].bias.requires_grad_(False)
-    return module
-
-
-def frozen_layer():
-    """The first of two linear layers alone is frozen."""
-    module = perceptron(nn.Tanh())
-    module[0].requires_grad_(False)
     return module
 
 
@@ -282,7 +268,6 @@ CHAINS = {
     "flatten first": (lambda: flat_perceptron(3, 6), images()),
     "elementwise first": (lambda: nn.Sequential(nn.ReLU(inplace=True), perceptron()), rows()),
     "frozen parameters": (partly_frozen, images()),
-    "frozen layer": (frozen_layer, rows()),
     "a sequence of a class of its own": (
         lambda: type("Own", (nn.Sequential,), {})(*perceptron(nn.Tanh())),
         rows(),
@@ -308,7 +293,7 @@ OTHERS = {
     "spectral norm": (normed, rows()),
     "experts": (Experts, rows(6)),
 }
-del OTHERS["perceptron"], OTHERS["perceptron+bn"]
+del OTHERS["perceptron"]
 # This is beyond vmap: networks pass one after the other, with a warning.
 BEYOND_VMAP = {"lstm": (Recurrent, rows())}
 ZOO = {**CHAINS, **OTHERS, **BEYOND_VMAP}

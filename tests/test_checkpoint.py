@@ -236,19 +236,6 @@ def test_the_checkpoint_of_another_training_is_refused(rows, params, path):
         tiny(**base, max_iter=1, checkpoint=path).fit(X)
 
 
-def test_the_seed_of_a_module_is_named(path):
-    def fit(seed):
-        torch.manual_seed(seed)
-        module = nn.Sequential(nn.Linear(X.shape[1], 4), nn.ReLU(), nn.Linear(4, 2))
-        settings = {**SMALL, "n_perturbations": 8, "max_iter": 1}
-        return MMDInitializer(module=module, **settings, checkpoint=path).fit(X)
-
-    fit(0)
-    with pytest.raises(ValueError, match=r"initial weights .* differ.*torch.manual_seed before"):
-        fit(1)
-    fit(0)
-
-
 @pytest.mark.parametrize(
     "same",
     [

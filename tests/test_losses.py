@@ -241,15 +241,6 @@ def test_uniformity_vanishes_for_uniform_predictions(n_classes):
     assert float(uniformity(centre, uniform_simplex(200, n_classes))) > 1.0
 
 
-@pytest.mark.parametrize(("n_points", "by_grid"), [(4, False), (16, False), (64, True)])
-def test_few_points_need_no_grid(n_points, by_grid):
-    p = torch.linspace(0.0, 1.0, n_points)[:, None].repeat(1, 5)  # whose median a grid resolves
-    P = torch.stack([p, 1 - p], dim=-1).requires_grad_()
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
-        uniformity(P, P[:, 0].detach()).backward()
-    assert any("fft" in event.key for event in profile.key_averages()) == by_grid
-
-
 def test_uniformity_falls_back_where_the_grid_is_too_coarse():
     # Few references among many equal predictions: the median distance is far below what the
     # grid resolves, and the dense form takes over.

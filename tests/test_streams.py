@@ -167,16 +167,6 @@ def test_no_more_rows_are_kept_than_describe_the_data():
     assert max(n for number, n in most if number > 20) <= 4
 
 
-def test_mini_batches_are_of_the_largest_size_of_the_first_ones():
-    bad = set(range(13))  # which collate_fn leaves out: the first mini-batch has 3 examples
-
-    def without_bad(items):
-        return torch.stack([x for i, x in items if i not in bad])
-
-    loader = DataLoader([*enumerate(IMAGES)], 16, collate_fn=without_bad)
-    assert learned(loader, max_iter=1)[0][-1]["step"] == 3
-
-
 @pytest.mark.filterwarnings("ignore:L_coh was still falling")
 def test_two_views_teach_what_is_alike_without_a_graph(window):
     window(9)
@@ -223,19 +213,7 @@ def test_without_a_graph_an_example_is_paired_with_itself():
     params = {"coherence": one.set_params(augmentation=noisy)}
     labelled = DataLoader(TensorDataset(IMAGES, torch.zeros(64)), 16)
     assert_same(learned(labelled, **params), expected)
-    # An array is the same as a stream in its order.
-    seed = int(check_random_state(0).randint(np.iinfo(np.int32).max))
-    stream = Stream(lambda epoch: IMAGES[permutation(seed, epoch, len(X))])
-    assert_same(learned(DataLoader(stream, 16), **params), learned(X, **params))
-    assert stream.n_passes == 2
     assert_same(learned(TensorDataset(IMAGES), **params), learned(X, **params))
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.uint8])
-def test_examples_may_have_any_type(dtype):
-    whole = (8 * (IMAGES + 0.3)).round()
-    found = learned(DataLoader(whole.to(dtype), 16))
-    assert_same(found, learned(DataLoader(whole, 16)))
 
 
 def test_a_module_keeps_its_precision_its_layout_and_its_mode():
