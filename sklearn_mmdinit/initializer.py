@@ -94,8 +94,8 @@ class MMDInitializer(
         Epochs over X. "auto" without coherence: 5. "auto" with coherence: the learning rate stays
         constant until L_coh stops falling. If L_coh is then at most 0.4, the rate stays constant
         for as many steps again. Then it falls, for half as many steps as it was constant. The
-        number of steps is at least m and at most max(m, 1,500), where m is n_samples / 20, kept
-        between 225 and 3,000. Fewer steps may give weights that are worse than random ones.
+        number of steps is at least n_samples / 20, but not below 225, and at most 3,000. Fewer
+        steps may give weights that are worse than random ones.
     random_state : int, RandomState instance or None, default=None
         Seed of initial weights, order of rows, perturbations and uniform samples.
     module : None, nn.Module or subclass of it, default=None
