@@ -175,24 +175,15 @@ def test_the_fall_begins_when_the_level_has_stopped_falling(levels, n_steps):
     assert planned_steps(levels, 50, 225, 1500, separation=2.0) == n_steps
 
 
-# What training on Gaussian noise ends at, by separation.
-WITHOUT_STRUCTURE = {0.5: 0.51, 1.0: 0.76, 2.0: 0.9}
-
-
-@pytest.mark.parametrize(("separation", "level"), WITHOUT_STRUCTURE.items())
-def test_a_level_of_rows_without_structure_is_an_end(separation, level):
-    assert planned_steps([level] * 2, 50, 100, 1500, separation) == 150
-
-
-@pytest.mark.parametrize("separation", [1.0, 2.0, 10.0])
-def test_predictions_that_move_together_are_no_end(separation):
-    alike = [separation] * 4
-    assert planned_steps(alike, 50, 225, 1500, separation) == 1500
-    later = [*alike, *[0.8] * 2]
-    assert planned_steps(later, 50, 225, 1500, separation) == 450
-
-
-def test_a_level_that_a_network_without_inputs_reaches_is_no_end():
+def test_the_limit_of_a_level_follows_the_separation():
+    # What training on Gaussian noise ends at, by separation: an end.
+    for separation, level in {0.5: 0.51, 1.0: 0.76, 2.0: 0.9}.items():
+        assert planned_steps([level] * 2, 50, 100, 1500, separation) == 150
+    for separation in (1.0, 2.0, 10.0):  # predictions that move together are none
+        alike = [separation] * 4
+        assert planned_steps(alike, 50, 225, 1500, separation) == 1500
+        assert planned_steps([*alike, *[0.8] * 2], 50, 225, 1500, separation) == 450
+    # Nor is a level that a network without inputs reaches.
     assert planned_steps([1.05] * 4, 50, 100, 1500, separation=10.0) == 1500
     assert planned_steps([0.95] * 4, 50, 100, 1500, separation=10.0) == 150
 

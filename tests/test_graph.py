@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 from scipy.sparse import coo_matrix, csc_array, csr_array, random_array
-from scipy.sparse.csgraph import connected_components
 
 from helpers import threads
 from sklearn_mmdinit.embedding_classifier import NeighborSpreading
@@ -106,18 +105,6 @@ def test_copies_stand_in_a_ring_and_share_the_neighbours_of_their_kind(seed, n_n
     np.testing.assert_array_equal(place[found[copies, 0]], place[copies])
     np.testing.assert_array_equal(place[found[copies, 1:]], different[place[copies], :k])
     np.testing.assert_array_equal(place[found[~copies]], different[place[~copies]])
-
-
-def test_a_path_leads_from_each_copy_to_all_rows():
-    def reaches_all(neighbors):
-        n, k = neighbors.shape
-        graph = csr_array((np.ones(n * k), neighbors.ravel(), np.arange(0, n * k + 1, k)), (n, n))
-        return connected_components(graph, connection="strong")[0] == 1
-
-    line = np.repeat(np.arange(6.0)[:, None], [20, 1, 3, 1, 1, 50], axis=0)
-    assert reaches_all(nearest_neighbors(line, 3))
-    # Without the ring there would be an island of 20 and one of 50.
-    assert not reaches_all(by_hand(line, 3))
 
 
 def test_one_neighbour_is_never_a_copy():

@@ -50,9 +50,6 @@ def slopes_of(loss, module, **options):
     return torch.autograd.grad(loss, tensors, allow_unused=True, materialize_grads=True, **options)
 
 
-# The definition
-
-
 def by_hand(module, X, n_copies, seed=0, scale=SCALE):
     """Copies of a module with noise added to their parameters, and logits of each."""
     random, networks = StepRandom(seed), [copy.deepcopy(module) for _ in range(n_copies)]
@@ -101,9 +98,6 @@ def test_the_law_of_each_parameter_is_the_documented_one():
     norms = nn.Sequential(nn.LayerNorm(4), nn.GroupNorm(2, 4), nn.RMSNorm(4), nn.BatchNorm1d(4))
     assert parameter_stds(norms, 1.0) == {}
     assert list(parameter_stds(perceptron().requires_grad_(False), 1.0)) == []
-
-
-# Both samplers have one law
 
 
 def assert_same_law(a, b, margin=0.15):
@@ -232,9 +226,6 @@ def test_gradients_of_gram_are_those_of_functional_on_average(name):
     assert float(gram.var(0).sum()) < 2 * float(functional.var(0).sum())
 
 
-# Factors of matrices that may be singular
-
-
 @pytest.mark.parametrize("zeros", [[], [0], [1, 2], range(6)])
 @pytest.mark.parametrize("rank", [1, 8])
 def test_the_factor_of_singular_matrices_is_near_and_finite(rank, zeros):
@@ -259,9 +250,6 @@ def test_a_factorisation_that_broke_down_is_never_taken_for_one(n_rows, rank, sc
         C = (H @ H.mT)[None]
         L = semidefinite_cholesky(C)
         assert float((L @ L.mT - C).abs().max() / C.abs().max()) < 1e-3
-
-
-# Chunks, threads and what is computed again
 
 
 @pytest.fixture(params=["kept", "computed again"])
@@ -328,9 +316,6 @@ def test_dropout_is_the_same_when_it_is_computed_again(sampler, monkeypatch):
     assert_close(*found, rtol=1e-5, atol=1e-6)
 
 
-# No trace
-
-
 @pytest.mark.parametrize("name", ["mlp+bn", "convnet+bn", "spectral norm"])
 def test_networks_leave_no_trace_in_the_module_even_after_an_error(name):
     module, info, X = of_zoo(name, "functional")
@@ -347,9 +332,6 @@ def test_networks_leave_no_trace_in_the_module_even_after_an_error(name):
         assert {k for k, value in vars(part).items() if value is not variables[k]} == set()
     own = torch.backends.mha.get_fastpath_enabled(), torch.backends.cuda.flash_sdp_enabled()
     assert own == settings
-
-
-# Which sampler serves
 
 
 class Subclass(nn.Linear):

@@ -15,9 +15,6 @@ from sklearn_mmdinit import OrientedGradients, RandomAffine, RandomView
 STILL = {"degrees": 0.0, "shift": 0.0, "scale": 0.0, "shear": 0.0}
 
 
-# RandomAffine
-
-
 def affine(seed=0, **params):
     """A function of arrays that draws from a generator with this seed."""
 
@@ -104,9 +101,6 @@ def test_augmentations_are_estimators_and_modules(make):
     expected = change.set_params(mirror=True)(X)
     torch.manual_seed(3)
     assert torch.equal(make(mirror=True)(X), expected)
-
-
-# OrientedGradients
 
 
 def histograms(X, cell_size=2, **params):
@@ -245,9 +239,6 @@ def test_cells_are_a_fourteenth_of_the_shorter_side(shape, size):
     one, same = (OrientedGradients(side).fit_transform(X) for side in (max(shape), 20_000))
     assert one.shape == (2, 8)
     np.testing.assert_array_equal(one, same)
-
-
-# RandomView
 
 
 def test_a_view_is_a_part_whose_area_is_uniform():
