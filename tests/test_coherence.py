@@ -140,18 +140,6 @@ class Unfitted(StandardScaler):
         pytest.fail("is fitted")
 
 
-@pytest.mark.parametrize(
-    ("params", "match"),
-    [
-        ({"coherence__augmentation": lambda X: X[1:]}, "must return a tensor like the one given"),
-        ({"module": nn.Linear(3, 2), "hidden_layer_sizes": (392, 392, 392)}, "shape"),
-    ],
-)
-def test_errors_come_before_the_embedding_is_fitted(params, match, X):
-    with pytest.raises((ValueError, RuntimeError), match=match):
-        small(Unfitted()).set_params(**params).fit(X)
-
-
 def test_random_states_of_none_follow_from_the_initializer_s(digits):
     X, y = digits
     embedding = make_pipeline(StandardScaler(), first_round().set_params(random_state=None))
@@ -215,3 +203,5 @@ def test_the_inputs_of_pairs_are_tensors_with_draws_of_their_own(X):
 def test_what_changes_tensors_otherwise_is_named(augmentation, kind, match, X):
     with pytest.raises(kind, match=match):
         small(Unfitted(), augmentation).fit(X)
+    with pytest.raises((ValueError, RuntimeError), match="shape"):
+        small(Unfitted(), module=nn.Linear(3, 2)).fit(X)

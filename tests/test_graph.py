@@ -47,9 +47,6 @@ def assert_proper(neighbors, n, k):
     assert np.all(np.diff(np.sort(neighbors, axis=1), axis=1) > 0)
 
 
-# Nearest neighbours, exactly
-
-
 @pytest.mark.parametrize("n_neighbors", [1, 5, 79])
 def test_exact_is_what_all_distances_give(n_neighbors):
     X = some_rows(0)
@@ -82,9 +79,6 @@ def test_small_differences_of_large_numbers_are_seen():
     """In float32 as they stand all these rows are equal."""
     X = 1e9 + np.array([[0.0], [1.0], [3.0], [7.0]])
     np.testing.assert_array_equal(nearest_neighbors(X, 1), [[1], [0], [1], [2]])
-
-
-# Equal rows
 
 
 @pytest.mark.parametrize("n_neighbors", [2, 3, 10])
@@ -125,9 +119,6 @@ def test_distinct_rows_are_those_of_numpy(dtype):
     assert count_distinct(np.array([[0.0], [-0.0]]), 2) == 1
 
 
-# Rows larger than memory
-
-
 class Spy(np.ndarray):
     """An array that remembers how many rows were taken of it at most."""
 
@@ -147,9 +138,6 @@ def test_a_memory_map_is_read_by_blocks_and_a_sample(tmp_path):
     np.testing.assert_array_equal(*sampled)
     np.testing.assert_array_equal(distinct_rows(on_disk), distinct_rows(X))
     assert 1_000 <= Spy.most <= 4096
-
-
-# Nearest neighbours, approximately
 
 
 @pytest.mark.long  # numba compiles for half a minute
@@ -197,8 +185,6 @@ def test_without_pynndescent_it_is_said_what_to_install(monkeypatch):
         found = nearest_neighbors(X, 3, exact_below=80)
     np.testing.assert_array_equal(found, by_hand(X, 3))
 
-
-# Edges
 
 ROWS = np.random.default_rng(0).normal(size=(60, 4))
 
@@ -251,9 +237,6 @@ def test_only_ratios_of_weights_count(size):
     np.testing.assert_array_equal(*ends)
 
 
-# Weights by shared neighbours
-
-
 def random_edges(n=60, seed=0):
     found = np.random.default_rng(seed).random((n, n)) < 0.1
     np.fill_diagonal(found, False)
@@ -280,9 +263,6 @@ def test_memory_does_not_grow_with_the_square_of_a_hub():
         assert tracemalloc.get_traced_memory()[1] < 70e6
     finally:
         tracemalloc.stop()
-
-
-# Walks
 
 
 def some_graph(seed, n=12, density=0.3):
@@ -360,9 +340,6 @@ def test_ends_of_a_row_come_from_its_generator_alone(shape):
     assert ends.dtype == np.int64
     for i, own in enumerate(ends):
         np.testing.assert_array_equal(own, ends_of(walk, starts[i], 3, np.random.default_rng(i)))
-
-
-# labels spread
 
 
 def test_labels_spread_as_the_equation_says_and_new_rows_ask_their_nearest():

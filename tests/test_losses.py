@@ -74,9 +74,6 @@ def test_terms_in_half_precision_are_those_in_single():
             assert torch.equal(loss(given), expected)
 
 
-# The maximum mean discrepancy
-
-
 def kernel(squared, gamma):
     """The paper's kernel, a sum of nine Gaussians of the squared distances."""
     return sum(torch.exp(-0.5 * squared / (2.0**i * gamma).square()) for i in range(-4, 5))
@@ -226,9 +223,6 @@ def test_median_is_the_lower_order_statistic_of_all_pairs(n_p, n_u):
     torch.testing.assert_close(fast, dense, atol=5e-5, rtol=0)
 
 
-# Uniformity
-
-
 @pytest.mark.parametrize("n_classes", [2, 3, 10])
 def test_uniformity_vanishes_for_uniform_predictions(n_classes):
     values = []
@@ -254,9 +248,6 @@ def test_uniformity_falls_back_where_the_grid_is_too_coarse():
     assert float(uniformity(P, U)) == pytest.approx(expected, abs=1e-5)
 
 
-# Degeneracy
-
-
 def test_degeneracy_by_hand():
     # Network 1: (1, 0) and (0, 1): each vertex at mean distance sqrt(2) / 2 = 1 / sqrt(2), loss 0.
     # Network 2: (1, 0) twice: the second vertex at sqrt(2), loss sqrt(2) - 1 / sqrt(2).
@@ -268,9 +259,6 @@ def test_degeneracy_by_hand():
     for k in range(3):
         assert float(degeneracy(P[k : k + 1])) == pytest.approx(expected[k], abs=1e-6)
     assert float(degeneracy(P)) == pytest.approx(np.mean(expected), abs=1e-6)
-
-
-# Detachment, and the norms of Jacobians that it is of
 
 
 def with_statistics_of(module, X):
@@ -383,9 +371,6 @@ def test_a_class_that_is_detached_from_the_input_counts(norm, sampler):
     assert info.sampler == sampler
     assert float(norms[:, 0].detach().max()) < 1e-5
     assert float(norms[:, 1:].detach().min()) > 1e-3
-
-
-# Coherence
 
 
 @pytest.mark.parametrize("scale", [0.1, math.sqrt(0.5)])

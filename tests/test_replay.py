@@ -28,22 +28,16 @@ class NoValues(StepRandom):  # draws that have a shape alone
         return self.normal(n_samples, n_classes)
 
 
+OF_UNKNOWN = {"module": Unknown, "module__hidden_layer_sizes": (12, 8)}
+ON_THE_GRID = {"n_perturbations": 140, **dict.fromkeys(PAPER_WEIGHTS, 1.0)}
 VARIANTS = {
     "gelu": {"activation": "gelu", "init": "he"},
-    "tanh, functional": {
-        "module": Unknown,
-        "module__hidden_layer_sizes": (12, 8),
-        "module__activation": "tanh",
-    },
+    "tanh, functional": OF_UNKNOWN | {"module__activation": "tanh"},
     "batch norm": {"module": normalized_mlp(64, 12, 8, 3)},
     "no hidden layer": {"hidden_layer_sizes": ()},
     "module": {"module": Conv, "module__width": 4},
     "coherence": {"coherence": Coherence()},
-    "coherence beside the paper's terms, on the grid": {
-        "coherence": Coherence(),
-        "n_perturbations": 140,
-        **dict.fromkeys(PAPER_WEIGHTS, 1.0),
-    },
+    "coherence beside the paper's terms, on the grid": {"coherence": Coherence(), **ON_THE_GRID},
 }
 
 

@@ -158,8 +158,3 @@ def test_another_one_is_refused_by_name_and_unchanged(make, words, of_module):
     with pytest.raises(ValueError, match=words):
         set_theta0_(module, of_module.theta0_)
     assert all(torch.equal(value, before[key]) for key, value in module.state_dict().items())
-
-
-def test_a_write_to_arrays_is_refused(theta0):
-    with pytest.raises(ValueError, match="read-only"):
-        theta0.arrays["linears.0.bias"][0] = 1.0
