@@ -119,9 +119,6 @@ def at_most(n_steps):
     assert len(steps) <= n_steps
 
 
-# Ctrl-C
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_interrupted_training_resumes_from_the_end_of_any_window(kind, path, window):
     make, n_steps = KINDS[kind]
@@ -194,9 +191,6 @@ def test_what_was_learned_is_kept_where_the_file_cannot_be_written(path):
     assert init.history_[-1]["step"] == PASSES * STEPS
 
 
-# Files of another training, and damaged ones
-
-
 class Noise(nn.Module):
     def __init__(self, size):
         super().__init__()
@@ -206,20 +200,17 @@ class Noise(nn.Module):
         return x + self.size * torch.randn_like(x)
 
 
+CHANGES = [{"random_state": 1}, {"activation": "tanh"}, {"init": "he"}, {"max_iter": 4}]
+OF_COHERENCE = [{"n_neighbors": 4}, {"walk_length": 4.0}, {"embedding": OrientedGradients()}]
+OF_COHERENCE += [{"augmentation": augment}, {"augmentation": Noise(2.0)}]
+
+
 @pytest.mark.parametrize(
     ("rows", "params"),
     [
-        (X[::-1], {}),
-        (X.astype(float), {}),
-        (X, {"random_state": 1}),
-        (X, {"activation": "tanh"}),
-        (X, {"init": "he"}),
-        (X, {"max_iter": 4}),
-        (X, {"coherence": coherence(n_neighbors=4)}),
-        (X, {"coherence": coherence(walk_length=4.0)}),
-        (X, {"coherence": coherence(embedding=OrientedGradients())}),
-        (X, {"coherence": coherence(augmentation=augment)}),
-        (X, {"coherence": coherence(augmentation=Noise(2.0))}),
+        *((rows, {}) for rows in (X[::-1], X.astype(float))),
+        *((X, params) for params in CHANGES),
+        *((X, {"coherence": coherence(**params)}) for params in OF_COHERENCE),
     ],
 )
 def test_the_checkpoint_of_another_training_is_refused(rows, params, path):
@@ -310,9 +301,6 @@ def test_a_checkpoint_of_another_version_is_refused(path, monkeypatch):
         tiny(max_iter=1, checkpoint=path).fit(X)
 
 
-# In processes of their own
-
-
 LONGER = {"max_iter": 30}
 
 
@@ -350,25 +338,6 @@ def test_a_training_killed_at_random_moments_ends_as_if_it_had_not_been(n_kills,
         killed += process.exitcode == -signal.SIGKILL
     assert_same_fit(tiny(checkpoint=path, **LONGER).fit(X), whole)
     assert os.listdir(path.parent) == [path.name], "a killed process has left a file"
-
-
-def test_trainings_of_one_path_do_not_disturb_each_other(path):
-    ready, processes = FORKSERVER.Event(), []
-    for _ in range(2):
-        processes.append(FORKSERVER.Process(target=learn_together, args=(path, ready)))
-        processes[-1].start()
-    ready.set()
-    for process in processes:
-        process.join()
-    assert [process.exitcode for process in processes] == [0, 0]
-    assert os.listdir(path.parent) == [path.name]
-
-
-def learn_together(path, ready):
-    """Begin often, so that one process begins while the other writes."""
-    ready.wait(60)
-    for _ in range(100):
-        tiny(checkpoint=path, max_iter=0).fit(X)
 
 
 def test_a_full_disk_is_an_error_and_leaves_the_last_checkpoint(path):

@@ -82,14 +82,11 @@ def test_one_label_of_each_class_is_learned_by_default():
     assert clf.best_validation_loss_ is None
 
 
+GELU = {"activation": "gelu", "max_iter": 6, "learning_rate_init": 1e-2}
 FIGURES = {
     "default": ({}, 2.20723295, 2.23255873),
     "sgd": ({"validation_split": None, "optimizer": "sgd"}, None, 2.35138428),
-    "gelu": (
-        {"activation": "gelu", "max_iter": 6, "learning_rate_init": 1e-2},
-        0.93624407,
-        1.04676003,
-    ),
+    "gelu": (GELU, 0.93624407, 1.04676003),
 }
 
 
