@@ -2,6 +2,7 @@
 
 import multiprocessing
 from contextlib import contextmanager
+from functools import partial
 
 import numpy as np
 import pytest
@@ -30,25 +31,18 @@ SAME_DRAWS = pytest.mark.skipif(
 
 
 @contextmanager
-def threads(n):
-    """So many threads of PyTorch's for a while."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(n)
+def _for_a_while(get, set_to, value):
+    before = get()
+    set_to(value)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        set_to(before)
 
 
-@contextmanager
-def default_dtype(dtype):
-    """What PyTorch makes floats of for a while."""
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(dtype)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(before)
+# So many threads of PyTorch's for a while, and what it makes floats of.
+threads = partial(_for_a_while, torch.get_num_threads, torch.set_num_threads)
+default_dtype = partial(_for_a_while, torch.get_default_dtype, torch.set_default_dtype)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from helpers import mlp, normalized_mlp, seeded
-from image_networks import MODULES, flat_perceptron
+from protocol.networks import ConvNet
 from sklearn_mmdinit.networks.info import inspect_module
 from sklearn_mmdinit.networks.passes import pretraining_mode_
 
@@ -74,19 +74,6 @@ class Convs(nn.Module):
         return self.head(self.c(self.b(x).tanh()).tanh().mean(2))
 
 
-class Volumes(nn.Module):
-    """A convolution in three dimensions, and instance normalization with running statistics."""
-
-    def __init__(self):
-        super().__init__()
-        self.conv = nn.Conv3d(1, 3, 2, padding=1, padding_mode="replicate")
-        self.norm = nn.InstanceNorm3d(3, affine=True, track_running_stats=True)
-        self.head = nn.Linear(3, 3)
-
-    def forward(self, x):
-        return self.head(self.norm(self.conv(x.view(len(x), 1, 2, 3, -1))).relu().mean((2, 3, 4)))
-
-
 class Halved(nn.Module):
     """Halves its input first, in place or not."""
 
@@ -112,30 +99,6 @@ class Bare(nn.Module):
 
     def forward(self, x):
         return self.head((self.factor * (x @ self.weight.mT) + self.shift).tanh())
-
-
-class Centred(nn.Module):
-    """Rows that know of each other."""
-
-    def __init__(self):
-        super().__init__()
-        self.layer, self.head = nn.Linear(6, 5), nn.Linear(5, 3)
-
-    def forward(self, x):
-        hidden = self.layer(x).tanh()
-        return self.head(hidden - hidden.mean(0))
-
-
-class Router(nn.Module):
-    """Control flow that depends on the data, and on what is perturbed."""
-
-    def __init__(self):
-        super().__init__()
-        self.gate, self.left = nn.Linear(6, 3), nn.Linear(6, 3)
-
-    def forward(self, x):
-        gate = self.gate(x)
-        return self.left(x) * gate if gate.sum().item() > 0 else -self.left(x) * gate
 
 
 class Recurrent(nn.Module):
@@ -175,6 +138,85 @@ class Experts(nn.Module):
         return self.last(hidden.tanh())
 
 
+class _Attention(nn.Module):
+    """Self-attention of two heads from linear layers."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.qkv = nn.Linear(width, 3 * width)
+        self.out = nn.Linear(width, width)
+
+    def forward(self, x):
+        n, tokens, width = x.shape
+        q, k, v = self.qkv(x).view(n, tokens, 3, 2, -1).permute(2, 0, 3, 1, 4)
+        mixed = nn.functional.scaled_dot_product_attention(q, k, v)
+        return self.out(mixed.transpose(1, 2).reshape(n, tokens, width))
+
+
+class _TorchAttention(nn.Module):
+    """The same by PyTorch's own layer, which keeps its weights to itself."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.attention = nn.MultiheadAttention(width, 2, batch_first=True)
+
+    def forward(self, x):
+        return self.attention(x, x, x, need_weights=False)[0]
+
+
+class PatchTransformer(nn.Module):
+    """A transformer on patches, with normalization before each part, and a mean over patches.
+
+    With ``multihead`` by ``nn.MultiheadAttention`` in place of attention from linear layers.
+    """
+
+    def __init__(self, n_classes=2, width=16, n_layers=2, patch=4, side=8, multihead=False):
+        super().__init__()
+        n_patches = (side // patch) ** 2
+        attention = _TorchAttention if multihead else _Attention
+        self.embed = nn.Conv2d(1, width, patch, stride=patch)
+        self.place = nn.Embedding(n_patches, width)
+        self.blocks = nn.ModuleList(
+            nn.ModuleDict(
+                {
+                    "norm1": nn.LayerNorm(width),
+                    "attention": attention(width),
+                    "norm2": nn.LayerNorm(width),
+                    "up": nn.Linear(width, 2 * width),
+                    "down": nn.Linear(2 * width, width),
+                }
+            )
+            for _ in range(n_layers)
+        )
+        self.norm = nn.LayerNorm(width)
+        self.head = nn.Linear(width, n_classes)
+
+    def forward(self, x):
+        x = self.embed(x).flatten(2).mT
+        places = torch.arange(x.shape[1], device=x.device)
+        x = x + self.place(places.expand(x.shape[0], -1))
+        for block in self.blocks:
+            x = x + block["attention"](block["norm1"](x))
+            x = x + block["down"](nn.functional.gelu(block["up"](block["norm2"](x))))
+        return self.head(self.norm(x).mean(1))
+
+
+def flat_perceptron(n_classes=2, width=32):
+    """A perceptron of two hidden layers on flattened images."""
+    hidden = nn.Linear(64, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU()
+    return nn.Sequential(nn.Flatten(), *hidden, nn.Linear(width, n_classes))
+
+
+# Name -> what makes a network for images of one channel, by the number of classes.
+MODULES = {
+    "perceptron": flat_perceptron,
+    "convnet": ConvNet,
+    "convnet+bn": lambda n_classes: ConvNet(n_classes, batch_norm=True),
+    "transformer": PatchTransformer,
+    "transformer+multihead": lambda n_classes: PatchTransformer(n_classes, multihead=True),
+}
+
+
 def frozen_norm():
     """A ConvNet whose first normalization was frozen, in the way that is common."""
     module = MODULES["convnet+bn"](3)
@@ -189,13 +231,6 @@ def partly_frozen():
     module = flat_perceptron(3, 6)
     module[1].weight.requires_grad_(False)
     module[3].bias.requires_grad_(False)
-    return module
-
-
-def frozen_layer():
-    """The first of two linear layers alone is frozen."""
-    module = perceptron(nn.Tanh())
-    module[0].requires_grad_(False)
     return module
 
 
@@ -216,11 +251,6 @@ def hooked():
     return nn.Sequential(first, norm, nn.Tanh(), last)
 
 
-def in_groups():
-    first = nn.Conv2d(1, 4, 3), nn.GroupNorm(2, 4), nn.ReLU(inplace=True)
-    return nn.Sequential(*first, nn.Conv2d(4, 8, 3, groups=4), nn.Flatten(), nn.Linear(128, 3))
-
-
 def normed():
     return nn.Sequential(nn.utils.parametrizations.spectral_norm(nn.Linear(6, 5)), nn.Linear(5, 3))
 
@@ -238,7 +268,6 @@ CHAINS = {
     "flatten first": (lambda: flat_perceptron(3, 6), images()),
     "elementwise first": (lambda: nn.Sequential(nn.ReLU(inplace=True), perceptron()), rows()),
     "frozen parameters": (partly_frozen, images()),
-    "frozen layer": (frozen_layer, rows()),
     "a sequence of a class of its own": (
         lambda: type("Own", (nn.Sequential,), {})(*perceptron(nn.Tanh())),
         rows(),
@@ -257,22 +286,16 @@ OTHERS = {
     "tied": (tied, rows()),
     "words": (Words, tokens()),
     "convolutions": (Convs, rows(width=12)),
-    "volumes": (Volumes, rows(width=12)),
-    "groups": (in_groups, images()),
     "frozen norm": (frozen_norm, images()),
     "hooked": (hooked, rows()),
     "in place": (lambda: Halved(in_place=True), rows()),
     "bare parameters": (Bare, rows()),
-    "rows that know of each other": (Centred, rows()),
     "spectral norm": (normed, rows()),
     "experts": (Experts, rows(6)),
 }
-del OTHERS["perceptron"], OTHERS["perceptron+bn"]
-# These are beyond vmap: networks pass one after the other, with a warning.
-BEYOND_VMAP = {
-    "router": (Router, rows()),
-    "lstm": (Recurrent, rows()),
-}
+del OTHERS["perceptron"]
+# This is beyond vmap: networks pass one after the other, with a warning.
+BEYOND_VMAP = {"lstm": (Recurrent, rows())}
 ZOO = {**CHAINS, **OTHERS, **BEYOND_VMAP}
 
 

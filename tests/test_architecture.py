@@ -1,12 +1,20 @@
-"""The shape of the code: imports go one way, as CONTRIBUTING.md shows; file names are unique."""
+"""The shape of the code: imports go one way, as CONTRIBUTING.md shows, and a budget holds its size.
+
+A budget only falls: a change that needs more room makes it elsewhere.
+"""
 
 import ast
+import inspect
 import re
 import subprocess
 import sys
 from collections import Counter
 from graphlib import TopologicalSorter
 from pathlib import Path
+
+import pytest
+
+import sklearn_mmdinit
 
 ROOT = Path(__file__).resolve().parents[1]
 NAME = "sklearn_mmdinit"
@@ -100,3 +108,65 @@ def test_filters_of_warnings_are_left_alone():
     # They belong to the process: where threads overlap, what one of them restores is another's.
     changing = {path.stem for path in FILES if "catch_warnings" in path.read_text()}
     assert changing == {"cuda_graph"}, "on a GPU's synchronisations"
+
+
+# The budget
+
+
+def n_code_lines(path):
+    """Lines of a file without blank ones, comments and docstrings."""
+    text, of_docstrings = path.read_text(), set()
+    for node in ast.walk(ast.parse(text)):
+        documented = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+        if documented and ast.get_docstring(node):
+            of_docstrings |= {*range(node.body[0].lineno, node.body[0].end_lineno + 1)}
+    lines = enumerate(text.split("\n"), 1)
+    return sum(bool(re.match(r"\s*[^\s#]", line)) and n not in of_docstrings for n, line in lines)
+
+
+# Files and folders -> the most lines of code that they have together.
+BUDGET = {
+    "initializer.py": 380,
+    "classifiers.py": 300,
+    "fine_tuning": 400,
+    "warm_start.py": 125,
+    "embedding_classifier.py": 120,
+    "coherence.py graph": 440,
+    "objective.py losses": 440,
+    "networks": 790,
+    "training": 760,
+    "theta0.py": 220,
+    "mmd_init.py transforms.py": 385,
+    "_base": 650,
+}
+
+
+@pytest.mark.parametrize("places", BUDGET)
+def test_each_place_keeps_its_budget(places):
+    found = [ROOT / NAME / place for place in places.split()]
+    files = [
+        file for place in found for file in ([place] if place.is_file() else [*place.rglob("*.py")])
+    ]
+    assert sum(map(n_code_lines, files)) <= BUDGET[places]
+
+
+def test_the_whole_package_keeps_its_budget():
+    files = [PUBLIC, *FILES]
+    assert len(files) <= 45
+    assert sum(map(n_code_lines, files)) <= 5100
+    texts = [path.read_text() for path in files]
+    assert sum(len(text.splitlines()) for text in texts) <= 8600
+    nodes = [node for text in texts for node in ast.walk(ast.parse(text))]
+    calls = [node.func for node in nodes if isinstance(node, ast.Call)]
+    assert sum(isinstance(node, ast.Raise) for node in nodes) <= 123
+    assert (
+        sum(getattr(f, "id", getattr(f, "attr", "")) in ("warn", "warn_user") for f in calls) <= 12
+    )
+
+
+def test_public_names_and_parameters_keep_their_budget():
+    assert len(sklearn_mmdinit.__all__) <= 16
+    most = {"MMDInitializer": 20, "Coherence": 8, "MLPClassifier": 12}
+    for name, n in most.items():
+        parameters = inspect.signature(getattr(sklearn_mmdinit, name)).parameters.values()
+        assert sum(parameter.kind != parameter.VAR_KEYWORD for parameter in parameters) <= n, name

@@ -4,23 +4,18 @@ What a user's own module, dataset or callback raises keeps its type, and a note 
 """
 
 import re
-from functools import partial
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
-import pandas as pd
-import polars as pl
 import pytest
 import torch
 from scipy.sparse import csr_array
 from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
-from sklearn.model_selection import GroupKFold
-from sklearn.neighbors import KNeighborsTransformer
-from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.preprocessing import FunctionTransformer
 from skorch.callbacks import EarlyStopping
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
@@ -40,7 +35,7 @@ SHORT = {"n_perturbations": 4, "max_iter": 1, "random_state": 0}
 DATA = {"X", "y", "sample_weight"}
 
 
-def learn(make, method="fit", data=(("X", X),), **defaults):
+def learn(make, data=(("X", X),), **defaults):
     """A function of parameters and data, which learns."""
 
     def call(**given):
@@ -48,12 +43,12 @@ def learn(make, method="fit", data=(("X", X),), **defaults):
         before = {*vars(estimator)}
         try:
             rows = dict(data) | {n: given[n] for n in DATA & given.keys()}
-            return getattr(estimator, method)(**rows)
+            return estimator.fit(**rows)
         except Exception:
             assert {*vars(estimator)} == before, "it has learned something"
             raise
 
-    call.__qualname__ = f"{make.__name__}.{method}"
+    call.__qualname__ = make.__name__
     return call
 
 
@@ -84,7 +79,7 @@ def gradients(X=IMAGES, **params):
     return mm.OrientedGradients(**params).fit(X)
 
 
-FITTED = initializer(window=1)
+FITTED = initializer()
 THETA0 = FITTED.theta0_
 
 
@@ -105,19 +100,6 @@ class Does(nn.Module):
 
     def forward(self, x):
         return self.function(self.layer(x))
-
-
-class WithoutSetParams:
-    """A transformer that can be cloned, but not seeded."""
-
-    def fit(self, X, y=None):
-        return self
-
-    def transform(self, X):
-        return X
-
-    def get_params(self, deep=True):
-        return {}
 
 
 def dataset(item, n=8):
@@ -155,12 +137,11 @@ def table(call, *rows, **valid):
             CASES.append(pytest.param(*case, id=f"{title}-{name}={shown}"))
 
 
-INTEGERS = "batch_size window max_iter n_classes n_perturbations"
 WEIGHTS = "uniformity_weight degeneracy_weight detachment_weight"
 SIZES = (True, 0, (3, -1), (1.5,), "x", None, NAN, ((3,),))
 table(
     initializer,
-    *numbers(INTEGERS, -1, wrong=NOT_INTEGERS),
+    *numbers("batch_size max_iter n_classes n_perturbations", -1, wrong=NOT_INTEGERS),
     ("n_classes", (1,), ValueError),
     *numbers(WEIGHTS, NAN, INF, -1),
     *numbers("learning_rate_init perturbation_scale", NAN, INF, -1, 0),
@@ -176,12 +157,6 @@ table(
     ("random_state", (None,), ValueError, {"checkpoint": "x.safetensors"}),
 )
 
-CHANGES = (
-    lambda rows: rows[:-1],
-    lambda rows: rows > 0,
-    lambda rows: rows * np.nan,
-    lambda rows: torch.full(rows.shape, 1e300, dtype=torch.float64),
-)
 EMBEDDED = {
     r"embedding.*\(5, 2\)": lambda X: np.ones((5, 2)),
     r"embedding.*\(24,\)": lambda X: np.ones(24),
@@ -191,41 +166,33 @@ EMBEDDED = {
     "embedding.*read-only": lambda X: X.__imul__(2.0),
 }
 WITHOUT_GRAPH = {"n_neighbors": 0, "augmentation": nn.Dropout(0.5)}
-NEGATIVE, MISSING = -np.eye(24, k=3), np.eye(24, k=-3) * np.nan
+RING, MISSING = csr_array(np.eye(24, k=1)), np.eye(24, k=-3) * np.nan
 MASKED = np.ma.masked_equal(np.eye(24, k=1), 0)
+ALIKE = (nn.Flatten(), lambda rows: rows + 1)
 table(
     coherence,
-    *numbers("batch_size n_neighbors", 0, -1, wrong=NOT_INTEGERS),
+    *numbers("batch_size", 0, -1, wrong=NOT_INTEGERS),
+    *numbers("n_neighbors n_components", -1, wrong=(1.5, [1])),
     ("n_neighbors", (24,), ValueError),
-    ("embedding", (PCA(2),), ValueError, "embedding=.*no effect", WITHOUT_GRAPH),
-    ("graph", (csr_array(np.eye(24, k=1)),), ValueError, "(?s)graph=.*no effect", WITHOUT_GRAPH),
-    ("augmentation", (None,), ValueError, "pass an augmentation", WITHOUT_GRAPH),
-    (
-        "augmentation",
-        (nn.Flatten(), lambda rows: rows + 1),
-        ValueError,
-        "both rows of a pair alike",
-        WITHOUT_GRAPH,
-    ),
-    *numbers("weight separation walk_length shared_neighbor_power", NAN, INF, -1),
+    *numbers("separation walk_length", NAN, INF, -1),
     ("walk_length", (0.5, 1e9), ValueError),
-    ("shared_neighbor_power", (999,), ValueError, {"n_neighbors": 5}),
-    ("memory", (Path("cache"),), ValueError),
+    ("embedding", (PCA(2),), ValueError, "embedding=.*no effect", WITHOUT_GRAPH),
+    ("graph", (RING,), ValueError, "(?s)graph=.*no effect", WITHOUT_GRAPH),
+    ("augmentation", (None,), ValueError, "pass an augmentation", WITHOUT_GRAPH),
+    ("augmentation", ALIKE, ValueError, "both rows of a pair alike", WITHOUT_GRAPH),
     ("augmentation", (mm.RandomAffine,), TypeError, r"augmentation.*write RandomAffine\(\)"),
-    ("augmentation", CHANGES, ValueError),
-    ("augmentation", (lambda rows: None, lambda rows, rng: rows), TypeError),
-    ("embedding", (PCA, WithoutSetParams()), TypeError),
-    ("embedding", (PCA(3),), ValueError, {"graph": csr_array(np.eye(24, k=1))}),
+    ("augmentation", (lambda rows, rng: rows,), TypeError),
+    ("embedding", (PCA, "pca"), TypeError),
+    ("embedding", (PCA(3),), ValueError, {"graph": RING}),
     ("embedding", {word: FunctionTransformer(f) for word, f in EMBEDDED.items()}, ValueError),
-    ("graph", (csr_array(np.ones((24, 3))), csr_array(np.eye(24)), NEGATIVE, MISSING), ValueError),
+    ("graph", (csr_array(np.ones((24, 3))), csr_array(np.eye(24)), -RING, MISSING), ValueError),
     ("graph", (np.full((24, 24), "a", dtype=object),), ValueError),
-    ("graph", ("knn", KNeighborsTransformer, StandardScaler(), MASKED), TypeError),
+    ("graph", ("knn", PCA(2), MASKED), TypeError),
 )
 
 # Classifiers.
 UNSET = mm.MMDInitializer((3,), **SHORT)
-NO_LABELS = (np.where(y > 0, NAN, y), np.where(y > 0, None, y.astype(object)))
-VALIDATION = ((X, y + 77), (X[:, 1:], y), (X, y, y), (X * NAN, y), GroupKFold(3))
+VALIDATION = ((X, y + 77), (X[:, 1:], y), (X, y, y))
 NO_SPLIT = {"validation_split": None}
 table(
     classifier,
@@ -234,7 +201,6 @@ table(
     ("optimizer device activation class_weight", ("x", 3), ValueError),
     ("class_weight", ([1, 2, 3], {"zero": 2.0}, {0: 0, 1: 0}), ValueError),
     ("hidden_layer_sizes", ("x", 0.5, True), ValueError),
-    ("callbacks", ([3], [("a", 3)]), AttributeError),
     ("callbacks", ([EarlyStopping()],), KeyError, "valid_loss", NO_SPLIT),
     ("validation_split", (True, 0, 1, 2.0, NAN, "x"), EITHER),
     ("validation_split", VALIDATION, ValueError),
@@ -242,20 +208,15 @@ table(
     ("warm_start_from", (0.5, True, "x", mm.MMDInitializer, mm.MLPClassifier((3,))), TypeError),
     ("warm_start_from", (FrozenEstimator(mm.MMDInitializer()), [{"loss": 1.0}]), TypeError),
     ("warm_start_from", (nn.Linear(4, 2),), TypeError, r"NetClassifier\(net\)"),
-    ("criterion", ("x",), TypeError),
     ("criterion__weight", (torch.ones(3),), RuntimeError, "weight tensor"),
     ("optimizer__foo criterion__foo iterator_train__foo", (1,), TypeError, "'foo'"),
-    ("optimizer__weight_decay optimizer__lr", (-1,), ValueError, "optimizer.*", "-1"),
     ("dataset dataset__foo", (3,), TypeError, "dataset"),
-    ("y", NO_LABELS, ValueError),
     ("y", (y - y - 1,), ValueError, "at least two classes"),
-    ("sample_weight", (NAN, INF, -1, [1.0], [NAN] * 24), ValueError, "sample_weight"),
     ("X", (csr_array(X),), TypeError, {"warm_start_from": UNSET, "hidden_layer_sizes": None}),
 )
 table(mm.MLPClassifier, ("module__width", (1,), TypeError, "module__width"))
 table(mm.NetClassifier, ("width", (1,), TypeError, "width"))
 table(mm.NetClassifier().set_params, ("width", (1,), EITHER, "width"))
-table(mm.MLPClassifier().set_params, ("warm_start_from__scale", (1,), ValueError, "scale"))
 for start, word in ((mm.MMDInitializer(), "nonsense"), (FITTED, "is fitted")):
     clf = mm.MLPClassifier(warm_start_from=start)
     table(clf.set_params, ("warm_start_from__nonsense", (1,), ValueError, word))
@@ -273,9 +234,7 @@ OTHER_SHAPES = (torch.zeros(3, 2, 1, 4, 8), IMAGES[:, :63])
 table(
     affine,
     *numbers("degrees shift scale shear", NAN, -1, 1e7),
-    ("mirror", ("no", 1), ValueError),
     ("images", (IMAGES.numpy(),), TypeError),
-    ("images", (IMAGES.byte(),), ValueError, "uint8"),
     ("images", OTHER_SHAPES, ValueError, "image_shape"),
 )
 table(
@@ -283,35 +242,28 @@ table(
     *numbers("cell_size n_orientations floor", -1),
     ("image_shape", ((8.0, 8.0), (-8, -8), (2, 2, 4, 4), (4, 4), 8, (64,)), ValueError),
     ("X", OTHER_SHAPES, ValueError, "image_shape"),
-    ("X", (TensorDataset(torch.zeros(8, 4)),), TypeError, "Dataset"),
 )
 of_squares = mm.OrientedGradients().fit(np.zeros((3, 1, 8, 8)))
 table(of_squares.transform, ("X", (np.zeros((3, 1, 8, 9)),), ValueError, r"\(1, 8, 9\)"))
 
 # Modules, and what they return.
 OUTPUTS = {
-    "torch.sparse_coo": lambda H: H.to_sparse(),
-    "meta": lambda H: H.to("meta"),
     "complex64": lambda H: H.to(torch.complex64),
-    "NoneType": lambda H: None,
     "tuple": lambda H: (H,),
     r"shape \(4,\)": lambda H: H.sum(1),
 }
-spectral = nn.utils.spectral_norm(nn.Linear(4, 2))
-spectral(torch.zeros(2, 4))
 for call in (of_module, net, in_place):
     table(
         call,
         ("module", {word: Does(function) for word, function in OUTPUTS.items()}, ValueError),
         ("module", {"meta": Pooled().to("meta"), "LazyLinear": nn.LazyLinear(2)}, ValueError),
-        ("module", (spectral,), RuntimeError, "Linear"),
         ("module", (3, "x", int, lambda: Pooled(), np.ones(3)), TypeError, "module"),
     )
 for call in (of_module, net):
     table(
         call,
         ("module__width", (-1,), RuntimeError),
-        ("module__width", ("x", None, 1.5, True), TypeError),
+        ("module__width", ("x",), TypeError),
         ("module__foo", (3,), TypeError, "foo"),
         ("module__width", (3,), ValueError, "module__width", {"module": Pooled()}),
         module=Pooled,
@@ -327,42 +279,24 @@ table(
     ("module__n_classes", (1,), ValueError, "Pooled", {"module": Pooled}),
 )
 
-# Rows.
+# Rows: what scikit-learn does not check. Its own errors are those of its own tests.
 ROWS = (
-    ({"NaN": np.full((8, 4), NAN), "infinity": np.full((8, 4), INF)}, ValueError),
-    ({r"1e\+39": np.full((8, 4), 1e39), "string": [["x"] * 4] * 8}, ValueError),
+    ({"NaN": np.full((8, 4), NAN), r"1e\+39": np.full((8, 4), 1e39)}, ValueError),
     ({"meta": torch.zeros(8, 4, device="meta")}, TypeError),
     ({"sparse_coo": torch.zeros(8, 4).to_sparse()}, TypeError),
 )
-DATES = pd.date_range("2020", periods=8)
-COLUMNS = {
-    "could not convert string to float: 'u'": ["u", "v"] * 4,
-    "dtype object: leave out or encode": pd.Categorical(["u", "v"] * 4),
-    "DateTime64": DATES,
-}
-FRAMES = {word: pd.DataFrame({"a": X[:8, 0], "c": c}) for word, c in COLUMNS.items()}
-FRAMES["dtype datetime64"] = pd.DataFrame({"a": DATES, "c": DATES})
-FRAMES["dtype object: leave"] = pl.DataFrame({"a": X[:8, 0], "c": ["v"] * 8})
-of_frame = mm.MMDInitializer((3,), **SHORT).fit(pd.DataFrame(X[:, :2], columns=["a", "c"]))
-of_tables = (initializer, partial(classifier, y=y[:8]))
-for call in (*of_tables, of_frame.transform):
-    table(call, ("X", FRAMES, EITHER))
-first_step, eight = learn(mm.MMDInitializer, "partial_fit", **SHORT), partial(classifier, y=y[:8])
-for call in (initializer, first_step, FITTED.score, eight, classifier().predict):
+for call in (initializer, FITTED.score, classifier().predict):
     table(call, *(("X", *row) for row in ROWS))
     table(call, ("X", (TensorDataset(torch.zeros(8, 4)), iter(X)), TypeError, "Dataset"))
-    table(call, ("X", {r"dim 3|\(4, 1\)": np.zeros((8, 4, 1))}, ValueError))
 table(in_place, *(("data", *row) for row in ROWS))
 LAST = np.zeros((8, 6, 6, 3), dtype=np.float32)
 table(in_place, ("data", (LAST,), RuntimeError, "channels first"), module=nn.Conv2d(3, 2, 3))
 table(FITTED.score, ("X", (np.where(X > 0, 3e38, -3e38),), ValueError, "loss|finite"))
 table(coherence(n_neighbors=5).score, ("X", (X[:4],), ValueError, "n_neighbors=5"))
-table(classifier().predict, ("X", (csr_array(X * NAN),), ValueError, "NaN"))
 for odd, error in (
     (dataset(lambda i: torch.zeros(4), n=None), TypeError),
     (dataset(lambda i: torch.zeros(4 + i % 2)), RuntimeError),
     (dataset(lambda i: None), TypeError),
-    (dataset(lambda i: torch.zeros(4, device="meta")), TypeError),
     (dataset(lambda i: 1 / 0), ZeroDivisionError),
 ):
     table(in_place, ("data", (odd, DataLoader(odd, 4)), error, "data|Odd|DataLoader|on meta"))
@@ -392,8 +326,6 @@ table(
 table(mm.Theta0.load, ("path", NO_PATHS, TypeError))
 table(THETA0.save, ("path", NO_PATHS, TypeError))
 table(loaded, ("module", ("{}", "[3]", "x", ""), ValueError, r"a\.safetensors"))
-
-# Losses and diagnostics.
 
 
 @pytest.mark.filterwarnings("ignore:Initializing zero-element tensors")

@@ -23,7 +23,6 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from torch import nn
 from torch.optim.optimizer import register_optimizer_step_pre_hook
-from torch.utils.data import DataLoader
 
 from helpers import FORKSERVER, seeded
 from nets import Conv, assert_same_fit, digits
@@ -36,6 +35,7 @@ from sklearn_mmdinit import (
     mmd_init_,
 )
 from sklearn_mmdinit.training import checkpoint
+from sklearn_mmdinit.training.config import Config
 
 BATCH, STEPS, PASSES = 16, 5, 3
 X, _ = digits(BATCH * STEPS)
@@ -51,18 +51,23 @@ def coherence(**params):
 
 
 def tiny(**params):
-    return MMDInitializer((12, 8), **{"n_perturbations": 8, "window": 3} | SMALL | params)
+    return MMDInitializer((12, 8), **{"n_perturbations": 8} | SMALL | params)
 
 
 OTHER = {"coherence": coherence(embedding=OrientedGradients(), augmentation=augment)}
 UNFLATTEN = torch.nn.Unflatten(1, (1, 8, 8))
 IMAGES = torch.nn.Sequential(UNFLATTEN, seeded(lambda: Conv(batch_norm=True)))
+# What makes an initializer, and the steps of its windows.
 KINDS = {
-    "perceptron": tiny,
-    "coherence": partial(tiny, window=4, batch_size=8, **OTHER),
-    "module": partial(MMDInitializer, module=IMAGES, n_perturbations=4, window=5, **SMALL),
-    "no window ends": partial(tiny, window=100),
+    "perceptron": (tiny, 3),
+    "coherence": (partial(tiny, **OTHER), 6),
+    "module": (partial(MMDInitializer, module=IMAGES, n_perturbations=4, **SMALL), 5),
 }
+
+
+@pytest.fixture(autouse=True)
+def windows_of_three_steps(window):
+    window(3)
 
 
 @pytest.fixture
@@ -114,16 +119,14 @@ def at_most(n_steps):
     assert len(steps) <= n_steps
 
 
-# Ctrl-C
-
-
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_interrupted_training_resumes_from_the_end_of_any_window(kind, path):
-    whole = KINDS[kind]().fit(X)
-    ends = {n for n in range(1, PASSES * STEPS) if n % whole.window == 0 or n % STEPS == 0}
-    for end in ends:
+def test_an_interrupted_training_resumes_from_the_end_of_any_window(kind, path, window):
+    make, n_steps = KINDS[kind]
+    window(n_steps)
+    whole = make().fit(X)
+    for end in range(n_steps, PASSES * STEPS, n_steps):
         path.unlink(missing_ok=True)
-        init = KINDS[kind](checkpoint=path)
+        init = make(checkpoint=path)
         with interrupted_at(end + 1), pytest.raises(KeyboardInterrupt):
             init.fit(X)
         assert not hasattr(init, "theta0_")
@@ -147,7 +150,7 @@ def test_a_training_can_be_interrupted_again_and_again(path):
     for step in (3, 5, 5, 5):  # of the steps that are left; at first nothing was learned
         with pytest.raises(KeyboardInterrupt), interrupted_at(step):
             init.fit(X)
-    with at_most(STEPS):
+    with at_most(PASSES * STEPS - 9):
         assert_same_fit(init.fit(X), whole)
     with at_most(0):
         assert_same_fit(tiny(checkpoint=path).fit(X), init)
@@ -171,7 +174,7 @@ def test_an_interrupt_ends_whatever_contains_the_training(path):
 
 def test_an_interrupt_leaves_the_module_unchanged_and_the_same_call_goes_on(path):
     module, whole = copy.deepcopy(IMAGES), copy.deepcopy(IMAGES)
-    params = {"n_perturbations": 4, "window": 3, "checkpoint": path} | SMALL
+    params = {"n_perturbations": 4, "checkpoint": path} | SMALL
     with pytest.raises(KeyboardInterrupt), interrupted_at(5):
         mmd_init_(module, X, **params)
     torch.testing.assert_close(module.state_dict(), whole.state_dict(), rtol=0, atol=0)
@@ -188,18 +191,6 @@ def test_what_was_learned_is_kept_where_the_file_cannot_be_written(path):
     assert init.history_[-1]["step"] == PASSES * STEPS
 
 
-def test_an_interrupted_first_round_has_no_second(path):
-    first = tiny(checkpoint=path)
-    both = tiny(coherence=Coherence(n_neighbors=3, embedding=first))
-    with pytest.raises(KeyboardInterrupt), interrupted_at(5):
-        both.fit(X)
-    assert path.exists()
-    assert not hasattr(both, "theta0_")
-
-
-# Files of another training, and damaged ones
-
-
 class Noise(nn.Module):
     def __init__(self, size):
         super().__init__()
@@ -209,20 +200,17 @@ class Noise(nn.Module):
         return x + self.size * torch.randn_like(x)
 
 
+CHANGES = [{"random_state": 1}, {"activation": "tanh"}, {"init": "he"}, {"max_iter": 4}]
+OF_COHERENCE = [{"n_neighbors": 4}, {"walk_length": 4.0}, {"embedding": OrientedGradients()}]
+OF_COHERENCE += [{"augmentation": augment}, {"augmentation": Noise(2.0)}]
+
+
 @pytest.mark.parametrize(
     ("rows", "params"),
     [
-        (X[::-1], {}),
-        (X.astype(float), {}),
-        (X, {"random_state": 1}),
-        (X, {"activation": "tanh"}),
-        (X, {"init": "he"}),
-        (X, {"max_iter": 4}),
-        (X, {"coherence": coherence(n_neighbors=4)}),
-        (X, {"coherence": coherence(walk_length=4.0)}),
-        (X, {"coherence": coherence(embedding=OrientedGradients())}),
-        (X, {"coherence": coherence(augmentation=augment)}),
-        (X, {"coherence": coherence(augmentation=Noise(2.0))}),
+        *((rows, {}) for rows in (X[::-1], X.astype(float))),
+        *((X, params) for params in CHANGES),
+        *((X, {"coherence": coherence(**params)}) for params in OF_COHERENCE),
     ],
 )
 def test_the_checkpoint_of_another_training_is_refused(rows, params, path):
@@ -237,19 +225,6 @@ def test_the_checkpoint_of_another_training_is_refused(rows, params, path):
     assert path.read_bytes() == before
     with at_most(0):
         tiny(**base, max_iter=1, checkpoint=path).fit(X)
-
-
-def test_the_seed_of_a_module_is_named(path):
-    def fit(seed):
-        torch.manual_seed(seed)
-        module = nn.Sequential(nn.Linear(X.shape[1], 4), nn.ReLU(), nn.Linear(4, 2))
-        settings = {**SMALL, "n_perturbations": 8, "max_iter": 1}
-        return MMDInitializer(module=module, **settings, checkpoint=path).fit(X)
-
-    fit(0)
-    with pytest.raises(ValueError, match=r"initial weights .* differ.*torch.manual_seed before"):
-        fit(1)
-    fit(0)
 
 
 @pytest.mark.parametrize(
@@ -268,59 +243,12 @@ def test_the_same_rows_in_another_layout_are_the_same_training(same, path):
         tiny(max_iter=1, checkpoint=path).fit(same(rows))
 
 
-class Cosine:
-    """Its repr has an address, which differs between objects as it does between processes."""
-
-    def __call__(self, x):
-        return x.cos()
-
-
-class Waves(torch.nn.Sequential):
-    def __init__(self, n_features, wave):
-        super().__init__(torch.nn.Linear(n_features, 4), torch.nn.Linear(4, 2))
-        self.wave = wave
-
-    def forward(self, x):
-        return self[1](self.wave(self[0](x)))
-
-
-def test_addresses_in_memory_do_not_tell_trainings_apart(path):
-    waves = Cosine(), Cosine()
-    assert repr(waves[0]) != repr(waves[1])
-    params = {"module": Waves, "n_perturbations": 4, **SMALL, "warm_start": True}
-    one, other = (MMDInitializer(**params, module__wave=w, checkpoint=path) for w in waves)
-    one.fit(X)
-    with at_most(0):
-        assert_same_fit(other.fit(X), one)
-    # A warm start from what was learned in another process.
-    pickle.loads(pickle.dumps(one)).set_params(checkpoint=None, module__wave=waves[1]).fit(X)
-
-
 @pytest.mark.parametrize("function", [lambda rows: rows, partial(lambda rows: rows)])
 def test_a_checkpoint_needs_functions_that_have_a_name(function, path):
     init = tiny(coherence=coherence(augmentation=function), max_iter=1, checkpoint=path)
     with pytest.raises(pickle.PicklingError, match="lambda") as caught:
         init.fit(X)
     assert "define functions in a module" in caught.value.__notes__[0]
-
-
-class WithParams(nn.Module):
-    """An augmentation with a static ``get_params`` that is not scikit-learn's, as torchvision's."""
-
-    @staticmethod
-    def get_params(image, scale):
-        raise NotImplementedError
-
-    def forward(self, x):
-        return x + torch.rand(())
-
-
-def test_an_augmentation_may_have_its_own_get_params(path):
-    own = Coherence(n_neighbors=0, augmentation=WithParams(), batch_size=BATCH)
-    loader = DataLoader(torch.from_numpy(X), BATCH)
-    params = SMALL | {"coherence": own, "n_perturbations": 4, "checkpoint": path}
-    module = seeded(lambda: nn.Sequential(nn.Linear(X.shape[1], 4), nn.ReLU(), nn.Linear(4, 2)))
-    assert mmd_init_(module, loader, **params)[-1]["step"] == PASSES * STEPS
 
 
 LEARNED_BY_ANOTHER_PROCESS = """
@@ -373,10 +301,7 @@ def test_a_checkpoint_of_another_version_is_refused(path, monkeypatch):
         tiny(max_iter=1, checkpoint=path).fit(X)
 
 
-# In processes of their own
-
-
-LONGER = {"max_iter": 30, "window": 2}
+LONGER = {"max_iter": 30}
 
 
 def learn(path, begun, limit=None):
@@ -387,7 +312,8 @@ def learn(path, begun, limit=None):
             resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
         begun.set()
 
-    checkpoint._SECONDS_BETWEEN_WRITES = 0.0  # no argument says how often
+    # No argument says how often; this process has settings of its own.
+    checkpoint._SECONDS_BETWEEN_WRITES, Config.window = 0.0, 3
     try:
         with before_steps(begin):
             tiny(checkpoint=path, **LONGER).fit(X)
@@ -412,25 +338,6 @@ def test_a_training_killed_at_random_moments_ends_as_if_it_had_not_been(n_kills,
         killed += process.exitcode == -signal.SIGKILL
     assert_same_fit(tiny(checkpoint=path, **LONGER).fit(X), whole)
     assert os.listdir(path.parent) == [path.name], "a killed process has left a file"
-
-
-def test_trainings_of_one_path_do_not_disturb_each_other(path):
-    ready, processes = FORKSERVER.Event(), []
-    for _ in range(2):
-        processes.append(FORKSERVER.Process(target=learn_together, args=(path, ready)))
-        processes[-1].start()
-    ready.set()
-    for process in processes:
-        process.join()
-    assert [process.exitcode for process in processes] == [0, 0]
-    assert os.listdir(path.parent) == [path.name]
-
-
-def learn_together(path, ready):
-    """Begin often, so that one process begins while the other writes."""
-    ready.wait(60)
-    for _ in range(100):
-        tiny(checkpoint=path, max_iter=0).fit(X)
 
 
 def test_a_full_disk_is_an_error_and_leaves_the_last_checkpoint(path):

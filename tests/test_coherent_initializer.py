@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import StandardScaler
 from torch import nn
 
-from nets import assert_same_arrays, assert_same_fit
+from nets import assert_same_fit
 from sklearn_mmdinit import Coherence, MLPClassifier, MMDInitializer
 from sklearn_mmdinit.graph.walks import Walk
 from sklearn_mmdinit.losses import logit_correlation
@@ -47,9 +47,6 @@ def kernel(init, X):
     with torch.no_grad():
         H = nn.Sequential(*body)(torch.tensor(X, dtype=torch.float32))
         return logit_correlation(H, len(last.bias)).numpy()
-
-
-# what it learns
 
 
 def test_inputs_of_a_cluster_move_together_and_few_labels_are_enough(blobs):
@@ -119,9 +116,6 @@ def test_the_paper_s_fine_tuning_starts_from_no_opinion(blobs):
     assert clf.fit(X[few], y[few] % 2).score(X, y % 2) > 0.95
 
 
-# walks and the learning rate
-
-
 N = 40
 
 
@@ -181,24 +175,15 @@ def test_the_fall_begins_when_the_level_has_stopped_falling(levels, n_steps):
     assert planned_steps(levels, 50, 225, 1500, separation=2.0) == n_steps
 
 
-# What training on Gaussian noise ends at, by separation.
-WITHOUT_STRUCTURE = {0.5: 0.51, 1.0: 0.76, 2.0: 0.9}
-
-
-@pytest.mark.parametrize(("separation", "level"), WITHOUT_STRUCTURE.items())
-def test_a_level_of_rows_without_structure_is_an_end(separation, level):
-    assert planned_steps([level] * 2, 50, 100, 1500, separation) == 150
-
-
-@pytest.mark.parametrize("separation", [1.0, 2.0, 10.0])
-def test_predictions_that_move_together_are_no_end(separation):
-    alike = [separation] * 4
-    assert planned_steps(alike, 50, 225, 1500, separation) == 1500
-    later = [*alike, *[0.8] * 2]
-    assert planned_steps(later, 50, 225, 1500, separation) == 450
-
-
-def test_a_level_that_a_network_without_inputs_reaches_is_no_end():
+def test_the_limit_of_a_level_follows_the_separation():
+    # What training on Gaussian noise ends at, by separation: an end.
+    for separation, level in {0.5: 0.51, 1.0: 0.76, 2.0: 0.9}.items():
+        assert planned_steps([level] * 2, 50, 100, 1500, separation) == 150
+    for separation in (1.0, 2.0, 10.0):  # predictions that move together are none
+        alike = [separation] * 4
+        assert planned_steps(alike, 50, 225, 1500, separation) == 1500
+        assert planned_steps([*alike, *[0.8] * 2], 50, 225, 1500, separation) == 450
+    # Nor is a level that a network without inputs reaches.
     assert planned_steps([1.05] * 4, 50, 100, 1500, separation=10.0) == 1500
     assert planned_steps([0.95] * 4, 50, 100, 1500, separation=10.0) == 150
 
@@ -210,9 +195,6 @@ def test_a_network_that_gives_all_rows_the_same_has_not_converged(X):
     init = MMDInitializer(module=module, coherence=Coherence(batch_size=40), max_iter=40)
     with pytest.warns(ConvergenceWarning, match="hardly distinguishes rows: .*max_iter=80"):
         assert init.fit(X).converged_ is False
-
-
-# rows that arrive over time
 
 
 def test_a_warm_start_goes_on_from_theta0(X):
@@ -270,9 +252,6 @@ def test_a_training_that_is_still_falling_and_one_that_collapses_have_warnings(b
         small(alike, max_iter="auto").fit(np.random.default_rng(0).normal(size=(200, 6)))
 
 
-# what the parameters stand for
-
-
 @pytest.mark.parametrize(
     ("n_rows", "fewest", "most"),
     [(20, 225, 3000), (6_000, 300, 3000), (20_000, 1000, 3000), (100_000, 3000, 3000)],
@@ -298,8 +277,3 @@ def test_auto_has_fewer_neighbours_where_few_rows_differ():
     assert len(init.fit(np.random.default_rng(0).normal(size=(6, 3))).history_) == 1
     with pytest.raises(ValueError, match="only 1 different rows among 6"):
         init.fit(np.ones((6, 3)))
-
-
-def test_the_last_parameters_are_kept_with_it(X):
-    init = small().fit(X)
-    assert_same_arrays(init.theta0_, init._state.current)

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 from scipy.sparse import coo_matrix, csc_array, csr_array, random_array
-from scipy.sparse.csgraph import connected_components
 
 from helpers import threads
 from sklearn_mmdinit.embedding_classifier import NeighborSpreading
@@ -48,9 +47,6 @@ def assert_proper(neighbors, n, k):
     assert np.all(np.diff(np.sort(neighbors, axis=1), axis=1) > 0)
 
 
-# Nearest neighbours, exactly
-
-
 @pytest.mark.parametrize("n_neighbors", [1, 5, 79])
 def test_exact_is_what_all_distances_give(n_neighbors):
     X = some_rows(0)
@@ -85,23 +81,6 @@ def test_small_differences_of_large_numbers_are_seen():
     np.testing.assert_array_equal(nearest_neighbors(X, 1), [[1], [0], [1], [2]])
 
 
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.uint8, np.int64, bool])
-def test_any_type_of_number(dtype):
-    X = np.array([[0, 0], [0, 1], [1, 1], [1, 0]], dtype=dtype)
-    found = nearest_neighbors(X, 2)
-    np.testing.assert_array_equal(np.sort(found), [[1, 3], [0, 2], [1, 3], [0, 2]])
-
-
-def test_rows_alike_in_the_components_still_get_proper_neighbours():
-    X = np.zeros((80, 60))
-    X[:, 0] = 100 * (np.arange(80) % 2)
-    X[:, 1:] = 1e-9 * np.random.default_rng(0).normal(size=(80, 59))
-    assert_proper(nearest_neighbors(X, 5), 80, 5)
-
-
-# Equal rows
-
-
 @pytest.mark.parametrize("n_neighbors", [2, 3, 10])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_copies_stand_in_a_ring_and_share_the_neighbours_of_their_kind(seed, n_neighbors):
@@ -122,18 +101,6 @@ def test_copies_stand_in_a_ring_and_share_the_neighbours_of_their_kind(seed, n_n
     np.testing.assert_array_equal(place[found[~copies]], different[place[~copies]])
 
 
-def test_a_path_leads_from_each_copy_to_all_rows():
-    def reaches_all(neighbors):
-        n, k = neighbors.shape
-        graph = csr_array((np.ones(n * k), neighbors.ravel(), np.arange(0, n * k + 1, k)), (n, n))
-        return connected_components(graph, connection="strong")[0] == 1
-
-    line = np.repeat(np.arange(6.0)[:, None], [20, 1, 3, 1, 1, 50], axis=0)
-    assert reaches_all(nearest_neighbors(line, 3))
-    # Without the ring there would be an island of 20 and one of 50.
-    assert not reaches_all(by_hand(line, 3))
-
-
 def test_one_neighbour_is_never_a_copy():
     X = np.repeat([[0.0], [1.0], [3.0]], 4, axis=0)
     found = nearest_neighbors(X, 1)
@@ -150,9 +117,6 @@ def test_distinct_rows_are_those_of_numpy(dtype):
     np.testing.assert_array_equal(first[place], index[inverse.ravel()])
     assert [count_distinct(X, most) for most in (1, 7, 10_000)] == [1, 7, len(index)]
     assert count_distinct(np.array([[0.0], [-0.0]]), 2) == 1
-
-
-# Rows larger than memory
 
 
 class Spy(np.ndarray):
@@ -174,26 +138,6 @@ def test_a_memory_map_is_read_by_blocks_and_a_sample(tmp_path):
     np.testing.assert_array_equal(*sampled)
     np.testing.assert_array_equal(distinct_rows(on_disk), distinct_rows(X))
     assert 1_000 <= Spy.most <= 4096
-
-
-def test_components_of_a_sample_of_rows_are_near_those_of_all():
-    X = some_rows(0, n=5_000) * 2.0 ** -np.arange(6)
-    whole = principal_components(X, 2)
-    part, again = (principal_components(X, 2, most_entries=2_000 * 6) for _ in range(2))
-    np.testing.assert_array_equal(part, again)
-    centred = part - part.mean(axis=0)
-    correlation = np.abs((centred * whole).sum(axis=0) / (whole**2).sum(axis=0))
-    np.testing.assert_allclose(correlation, 1, atol=0.01)
-    assert not np.array_equal(part, whole)
-
-
-def test_many_features_are_decomposed_at_random():
-    X = some_rows(0, n=500)
-    exact, random = (principal_components(X, 2, most_features=n) for n in (6, 5))
-    np.testing.assert_allclose(np.abs(random), np.abs(exact), atol=1e-3)
-
-
-# Nearest neighbours, approximately
 
 
 @pytest.mark.long  # numba compiles for half a minute
@@ -241,8 +185,6 @@ def test_without_pynndescent_it_is_said_what_to_install(monkeypatch):
         found = nearest_neighbors(X, 3, exact_below=80)
     np.testing.assert_array_equal(found, by_hand(X, 3))
 
-
-# Edges
 
 ROWS = np.random.default_rng(0).normal(size=(60, 4))
 
@@ -295,16 +237,6 @@ def test_only_ratios_of_weights_count(size):
     np.testing.assert_array_equal(*ends)
 
 
-def test_a_faint_edge_beside_a_strong_one_and_a_faint_row_are_kept():
-    weights = csr_array(([1.0, 1e-60, 1e-60], ([0, 0, 1], [1, 2, 2])), shape=(60, 60))
-    graph = neighbor_graph(ROWS, graph=weights)
-    np.testing.assert_array_equal(graph.toarray(), weights.toarray())
-    np.testing.assert_array_equal(ends_of(Walk.on(graph), [1], 1.0), [2])
-
-
-# Weights by shared neighbours
-
-
 def random_edges(n=60, seed=0):
     found = np.random.default_rng(seed).random((n, n)) < 0.1
     np.fill_diagonal(found, False)
@@ -331,9 +263,6 @@ def test_memory_does_not_grow_with_the_square_of_a_hub():
         assert tracemalloc.get_traced_memory()[1] < 70e6
     finally:
         tracemalloc.stop()
-
-
-# Walks
 
 
 def some_graph(seed, n=12, density=0.3):
@@ -403,31 +332,6 @@ def test_walks_of_a_call_are_independent():
     assert np.all(np.abs(counts - expected) <= 6 * np.sqrt(expected) + 1)
 
 
-class Fixed:
-    """A generator whose walks take one step, with the same uniform number for all."""
-
-    def __init__(self, uniform):
-        self.uniform = uniform
-
-    def geometric(self, p, size):
-        return np.ones(size, dtype=np.int64)
-
-    def random(self, size):
-        return np.full(size, self.uniform)
-
-
-@pytest.mark.parametrize("uniform", [0.0, 1 - 2.0**-53])
-def test_extreme_draws_stay_in_the_row(uniform):
-    n = 5_000
-    rng = np.random.default_rng(0)
-    targets = (np.arange(n)[:, None] + [1, 2, 3]) % n
-    graph = csr_array(
-        (rng.random(3 * n) + 1e-3, targets.ravel(), np.arange(0, 3 * n + 1, 3)), shape=(n, n)
-    )
-    steps = (ends_of(Walk.on(graph), np.arange(n), 1, Fixed(uniform)) - np.arange(n)) % n
-    assert set(steps) <= {1, 2, 3}
-
-
 @pytest.mark.parametrize("shape", [(1, 0), (2, 3)])
 def test_ends_of_a_row_come_from_its_generator_alone(shape):
     walk, starts = Walk.on(some_graph(0)), np.zeros(shape, int)
@@ -436,9 +340,6 @@ def test_ends_of_a_row_come_from_its_generator_alone(shape):
     assert ends.dtype == np.int64
     for i, own in enumerate(ends):
         np.testing.assert_array_equal(own, ends_of(walk, starts[i], 3, np.random.default_rng(i)))
-
-
-# labels spread
 
 
 def test_labels_spread_as_the_equation_says_and_new_rows_ask_their_nearest():

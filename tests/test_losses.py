@@ -9,18 +9,8 @@ import torch
 from scipy import integrate
 from torch import nn
 
-from helpers import (
-    as_a_team_of,
-    assert_slopes_are_differences,
-    learned_of,
-    mlp,
-    normal,
-    normalized_mlp,
-    seeded,
-    uniform_simplex,
-)
+from helpers import assert_slopes_are_differences, learned_of, normal, seeded, uniform_simplex
 from module_zoo import ZOO, looked_at, of_zoo, rows, tokens
-from sklearn_mmdinit._base.mlp import ACTIVATIONS
 from sklearn_mmdinit.losses import coherence, degeneracy, detachment, logit_correlation, uniformity
 from sklearn_mmdinit.losses._shared import kernel_and_slope
 from sklearn_mmdinit.losses._uniformity import (
@@ -30,12 +20,7 @@ from sklearn_mmdinit.losses._uniformity import (
     mmd,
 )
 from sklearn_mmdinit.networks.noise import NORMALIZATIONS
-from sklearn_mmdinit.networks.passes import (
-    TAPPED,
-    hidden_activations,
-    jacobian_norms,
-    update_running_statistics,
-)
+from sklearn_mmdinit.networks.passes import TAPPED, jacobian_norms, update_running_statistics
 
 # What all terms refuse
 
@@ -50,21 +35,15 @@ P2 = uniform_simplex(6, 4, 2)
             r"P must be floats of shape .*float64 of shape \(4, 2\)",
         ),
         (lambda: degeneracy(P2.long()), "P must be floats of shape .*int64"),
-        (lambda: degeneracy(P2[..., :1]), r"P must be floats of shape .*\(6, 4, 1\)"),
         (lambda: degeneracy(2 * P2), "P must hold probabilities.* a sum over classes of 2"),
         (lambda: uniformity(P2.log(), P2[0]), r"P must hold probabilities.*logits\.softmax\(-1\)"),
         (lambda: uniformity(P2, P2), r"U must be of shape \(n_samples, 2\).*got \(6, 4, 2\)"),
-        (lambda: uniformity(P2, uniform_simplex(5, 3)), r"U must be of shape .*got \(5, 3\)"),
         (lambda: degeneracy(P2[:, :0]), r"P must be floats of shape .*\(6, 0, 2\)"),
         (lambda: uniformity(P2[:1], P2[0]), "P needs two networks or more, .* got 1 and 4"),
         (lambda: uniformity(P2, P2[0, :1]), "U two samples or more, got 6 and 1"),
-        (lambda: uniformity(P2, 5 * P2[0]), "U must hold probabilities.* classes of 5"),
         (lambda: detachment(P2[0]), r"norms must be of shape .*got \(4, 2\)"),
-        (lambda: detachment(P2[:0]), r"norms must be of shape .*got \(0, 4, 2\)"),
         (lambda: coherence(P2, 2), r"H must be floats of shape .*\(6, 4, 2\)"),
-        (lambda: coherence(P2[:, 0].long(), 2), "H must be floats"),
         (lambda: coherence(P2[:3, 0], 2), "H must have 2 n rows for n >= 2 positive pairs, got 3"),
-        (lambda: coherence(P2[:2, 0], 2), "positive pairs, got 2"),
         (lambda: coherence(P2[:, 0], "2"), "n_classes must be a positive integer or None, got '2'"),
         (lambda: coherence(P2[:, 0], P2[:, 0]), r"got a tensor of shape .*torch.cat"),
         (lambda: logit_correlation(P2[:, 0], 0), "n_classes must be a positive integer or None"),
@@ -95,9 +74,6 @@ def test_terms_in_half_precision_are_those_in_single():
             assert torch.equal(loss(given), expected)
 
 
-# The maximum mean discrepancy
-
-
 def kernel(squared, gamma):
     """The paper's kernel, a sum of nine Gaussians of the squared distances."""
     return sum(torch.exp(-0.5 * squared / (2.0**i * gamma).square()) for i in range(-4, 5))
@@ -122,30 +98,11 @@ def median_bandwidth(P, U):
     return pairs.median(dim=1).values.to(P.dtype)
 
 
-def explicit_mmd(p, u, gamma):
-    """The definition, by loops over points, for one input."""
-
-    def k(x, y):
-        distance = float((x - y).square().sum())
-        return sum(math.exp(-distance / (2 * (2.0**i * gamma) ** 2)) for i in range(-4, 5))
-
-    def within(points):
-        n = len(points)
-        return sum(k(points[i], points[j]) for i in range(n) for j in range(n) if i != j) / (
-            n * (n - 1)
-        )
-
-    between = sum(k(x, y) for x in p for y in u) / (len(p) * len(u))
-    return within(p) - 2 * between + within(u)
-
-
 @pytest.mark.parametrize("n_classes", [2, 3, 5])
 def test_mmd_is_its_definition(n_classes):
     P, U = uniform_simplex(2, 6, n_classes), uniform_simplex(5, n_classes, seed=1)
     gamma = median_bandwidth(P, U)
-    expected = [explicit_mmd(p, U, float(g)) for p, g in zip(P, gamma, strict=True)]
-    for form in (mmd, mmd_by_definition):
-        np.testing.assert_allclose(form(P, U, gamma), expected, atol=1e-12)
+    np.testing.assert_allclose(mmd(P, U, gamma), mmd_by_definition(P, U, gamma), atol=1e-12)
 
 
 @pytest.mark.parametrize(("dtype", "error"), [(torch.float32, 2e-5), (torch.float64, 1e-12)])
@@ -176,15 +133,6 @@ def test_mmd_of_many_classes_is_that_of_exact_differences(spread):
     torch.testing.assert_close(gamma, expected.float())
     expected = mmd_by_definition(*exact, gamma.double())
     torch.testing.assert_close(values, expected.float(), atol=2e-6, rtol=2e-6)
-
-
-@pytest.mark.parametrize("exponents", [range(-4, 5), range(-2, 3), range(-1, 3), range(1)])
-def test_the_kernel_may_have_any_number_of_bandwidths(exponents, monkeypatch):
-    factors = tuple(2.0**i for i in exponents)
-    monkeypatch.setattr("sklearn_mmdinit.losses._shared.BANDWIDTH_FACTORS", factors)
-    squared, gamma = torch.linspace(0, 2, 50, dtype=torch.float64), torch.tensor(0.3).double()
-    expected = sum(torch.exp(-0.5 * squared / (factor * gamma).square()) for factor in factors)
-    torch.testing.assert_close(kernel_and_slope(squared, gamma)[0], expected)
 
 
 def test_mmd_of_a_point_mass_tends_to_its_integral():
@@ -275,9 +223,6 @@ def test_median_is_the_lower_order_statistic_of_all_pairs(n_p, n_u):
     torch.testing.assert_close(fast, dense, atol=5e-5, rtol=0)
 
 
-# Uniformity
-
-
 @pytest.mark.parametrize("n_classes", [2, 3, 10])
 def test_uniformity_vanishes_for_uniform_predictions(n_classes):
     values = []
@@ -288,27 +233,6 @@ def test_uniformity_vanishes_for_uniform_predictions(n_classes):
     assert abs(np.mean(values)) < 0.01
     centre = torch.full((200, 4, n_classes), 1 / n_classes, dtype=torch.float64)
     assert float(uniformity(centre, uniform_simplex(200, n_classes))) > 1.0
-
-
-def test_inputs_share_their_operations():
-    # On a GPU operations of single inputs would take ten times as long as all the others.
-    counts = []
-    for n_inputs in (2, 64):
-        P = uniform_simplex(8, n_inputs, 10).requires_grad_()
-        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
-            uniformity(P, P[:, 0].detach()).backward()
-        events = profile.key_averages()
-        counts.append(sum(event.count for event in events if event.key.startswith("aten::")))
-    assert counts[0] == counts[1]
-
-
-@pytest.mark.parametrize(("n_points", "by_grid"), [(4, False), (16, False), (64, True)])
-def test_few_points_need_no_grid(n_points, by_grid):
-    p = torch.linspace(0.0, 1.0, n_points)[:, None].repeat(1, 5)  # whose median a grid resolves
-    P = torch.stack([p, 1 - p], dim=-1).requires_grad_()
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
-        uniformity(P, P[:, 0].detach()).backward()
-    assert any("fft" in event.key for event in profile.key_averages()) == by_grid
 
 
 def test_uniformity_falls_back_where_the_grid_is_too_coarse():
@@ -324,9 +248,6 @@ def test_uniformity_falls_back_where_the_grid_is_too_coarse():
     assert float(uniformity(P, U)) == pytest.approx(expected, abs=1e-5)
 
 
-# Degeneracy
-
-
 def test_degeneracy_by_hand():
     # Network 1: (1, 0) and (0, 1): each vertex at mean distance sqrt(2) / 2 = 1 / sqrt(2), loss 0.
     # Network 2: (1, 0) twice: the second vertex at sqrt(2), loss sqrt(2) - 1 / sqrt(2).
@@ -338,9 +259,6 @@ def test_degeneracy_by_hand():
     for k in range(3):
         assert float(degeneracy(P[k : k + 1])) == pytest.approx(expected[k], abs=1e-6)
     assert float(degeneracy(P)) == pytest.approx(np.mean(expected), abs=1e-6)
-
-
-# Detachment, and the norms of Jacobians that it is of
 
 
 def with_statistics_of(module, X):
@@ -397,9 +315,7 @@ def norms_of(module, X, info):
 
 
 # Those whose rows are passed one by one, or whose norms count as 1, have tests of their own.
-LOOPED = sorted(
-    {*ZOO} - {"rows that know of each other", "hooked", "experts", "zero input", "dead layer"}
-)
+LOOPED = sorted({*ZOO} - {"hooked", "experts", "zero input", "dead layer"})
 
 
 @pytest.mark.parametrize("name", LOOPED)
@@ -408,21 +324,6 @@ def test_norms_of_jacobians_are_those_of_loops(name):
     found = norms_of(module, X, info)
     torch.testing.assert_close(
         found, norms_by_loops(module, X, info.n_classes), atol=2e-6, rtol=1e-6
-    )
-
-
-@pytest.mark.parametrize("activation", ACTIVATIONS)
-def test_rows_in_chunks_have_the_norms_of_loops(activation):
-    module, info, X = looked_at(mlp(5, 6, 4, 3, activation=activation), rows(40, 5), double=True)
-    expected = norms_by_loops(module, X, 3)
-    for n_threads in (1, 2):
-        with as_a_team_of(n_threads):
-            found = norms_of(module, X, info)
-            slopes = torch.autograd.grad(detachment(found), learned_of(module), allow_unused=True)
-        torch.testing.assert_close(found, expected, atol=2e-6, rtol=1e-6)
-    whole = norms_of(module, X.clone().requires_grad_(), info)
-    torch.testing.assert_close(
-        slopes, torch.autograd.grad(detachment(whole), learned_of(module), allow_unused=True)
     )
 
 
@@ -470,9 +371,6 @@ def test_a_class_that_is_detached_from_the_input_counts(norm, sampler):
     assert info.sampler == sampler
     assert float(norms[:, 0].detach().max()) < 1e-5
     assert float(norms[:, 1:].detach().min()) > 1e-3
-
-
-# Coherence
 
 
 @pytest.mark.parametrize("scale", [0.1, math.sqrt(0.5)])
@@ -524,23 +422,3 @@ def test_activations_too_large_for_their_squares_are_noticed():
 
 
 # Hidden activations
-
-
-@pytest.mark.parametrize("n_threads", [1, 2])
-def test_hidden_rows_in_chunks_have_the_gradient_of_all_at_once(n_threads):
-    module, info, X = looked_at(mlp(6, 9, 7, 2, activation="gelu"), rows(520), double=True)
-    learned = list(module.parameters())[:4]  # the last layer has no part in it
-    whole = nn.Sequential(*list(module.layers())[:-1])(X)
-    with as_a_team_of(n_threads):
-        H = hidden_activations(module, X, info.last_layer)
-        slopes = torch.autograd.grad(coherence(H, 2, 2.0), learned)
-    torch.testing.assert_close(H, whole)
-    torch.testing.assert_close(slopes, torch.autograd.grad(coherence(whole, 2, 2.0), learned))
-
-
-def test_hidden_rows_of_batch_norm_take_the_statistics_of_all():
-    module, info, X = looked_at(normalized_mlp(6, 9, 2), rows(300), double=True)
-    pre, norm = module[0](X), module[1]
-    variance, mean = torch.var_mean(pre, dim=0, correction=0)
-    expected = ((pre - mean) / (variance + norm.eps).sqrt() * norm.weight + norm.bias).relu()
-    torch.testing.assert_close(hidden_activations(module, X, info.last_layer), expected)

@@ -30,7 +30,6 @@ WHOLE = mostly(st.integers(2, 9), 0, 1, -1, 1.5, True, None, "x", 10**12)
 PARAMETERS = {
     "n_classes": WHOLE,
     "batch_size": WHOLE,
-    "window": WHOLE,
     "learning_rate_init": NUMBERS,
     "max_iter": mostly(st.just(1), 0, -1, 1.0, True, "x"),
     "random_state": mostly(st.integers(0, 99), None, -1, "x"),
@@ -70,7 +69,7 @@ def graph(draw, n):
 
 
 def coherence(draw, n):
-    own = {"weight": NUMBERS, "separation": NUMBERS, "batch_size": WHOLE, "n_neighbors": WHOLE}
+    own = {"separation": NUMBERS, "batch_size": WHOLE, "n_neighbors": WHOLE}
     chosen = draw(st.fixed_dictionaries({}, optional=own))
     return Coherence(graph=graph(draw, n) if draw(st.booleans()) else None, **chosen)
 

@@ -74,9 +74,6 @@ def in_short(monkeypatch):
     )
 
 
-# With their own figures
-
-
 def test_the_first_examples_reach_the_accuracies_they_state(capsys, monkeypatch):
     assert len(README.splitlines()) <= 100
     assert len(BLOCK.findall(README)) == 1
@@ -135,9 +132,6 @@ def test_own_networks_beat_fresh_weights(capsys, monkeypatch):
         assert (net.module_[0].weight.detach().numpy() == kept).all()
 
 
-# In short
-
-
 @pytest.mark.usefixtures("in_short")
 @pytest.mark.parametrize(
     "name", [n for n in WITH_CODE if n not in ("five_minutes", "guide/own_networks")]
@@ -151,9 +145,6 @@ def test_a_page_runs_from_its_top(name):
         # pre-training with each of two weights.
         n = 4 * len(left["X"]) // 5
         assert len([rows for rows in Short.fits if n <= rows <= n + 1]) == 2 * 5
-
-
-# Links
 
 
 def anchors(document):

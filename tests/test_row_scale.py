@@ -10,8 +10,8 @@ from scipy.sparse import csr_array
 from sklearn.datasets import load_digits
 from sklearn.preprocessing import StandardScaler, normalize
 
-from nets import Conv, assert_same_arrays
-from sklearn_mmdinit import MLPClassifier, MMDInitializer, NetClassifier, Theta0
+from nets import assert_same_arrays
+from sklearn_mmdinit import MLPClassifier, MMDInitializer, Theta0
 from sklearn_mmdinit._base.validation import unit_rows
 
 PIXELS, y = load_digits().data / 16, load_digits().target
@@ -53,15 +53,6 @@ def test_two_scales_have_a_warning_and_one_has_none(both):
             init.set_params(warm_start=True).fit(both[learned is both[0]])
 
 
-def test_images_are_compared_too():
-    images = PIXELS.reshape(-1, 1, 8, 8)
-    init = initializer(module=Conv, module__n_classes=10).fit(images)
-    assert init.theta0_.row_mean.shape == (1, 8, 8)
-    fit(init, images[FEW], classifier=NetClassifier)
-    with pytest.warns(UserWarning, match="another scale"):
-        fit(init, 5 * images[FEW], classifier=NetClassifier)
-
-
 def test_the_scale_is_that_of_all_rows_and_goes_where_theta0_goes(of_pixels, tmp_path):
     theta0 = of_pixels.theta0_
     np.testing.assert_allclose(theta0.row_mean, PIXELS.mean(axis=0), atol=1e-6)
@@ -90,19 +81,15 @@ def columns(law, n, rng):
     """Rows of a law: few or many columns, which may be rare, sparse or heavy-tailed."""
     if law == "one normal":
         return rng.normal(size=(n, 1))
-    if law == "heavy":
-        return rng.standard_t(3, size=(n, 5))
     if law == "log-normal":
         return np.exp(rng.normal(size=(n, 12)))
     if law == "one-hot":
         return np.eye(30)[rng.choice(30, n, p=np.arange(1, 31) / 465)]
-    if law == "rare":
-        return (rng.random((n, 5)) < 0.003) * 1.0
     words = (rng.random((n, 200)) < 1 / np.arange(2, 202)) * rng.random((n, 200))
     return words / np.linalg.norm(words, axis=1, keepdims=True).clip(1e-9)
 
 
-@pytest.mark.parametrize("law", ["one normal", "heavy", "log-normal", "one-hot", "rare", "words"])
+@pytest.mark.parametrize("law", ["one normal", "log-normal", "one-hot", "words"])
 def test_few_rows_or_columns_give_no_false_alarm(law):
     rng = np.random.default_rng(0)
     X = columns(law, 1000, rng)

@@ -13,13 +13,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from helpers import seeded
 from nets import digits
-from sklearn_mmdinit import (
-    Coherence,
-    MLPClassifier,
-    MMDInitializer,
-    Theta0,
-    mmd_init_,
-)
+from sklearn_mmdinit import Coherence, MLPClassifier, MMDInitializer, Theta0, mmd_init_
 
 MIB = 2**20
 X, Y = digits(400)
@@ -123,11 +117,7 @@ class Rows(IterableDataset):
 @pytest.mark.filterwarnings("ignore:theta0 hardly distinguishes rows")
 @pytest.mark.parametrize(
     ("n_views", "coherence"),
-    [
-        (1, None),
-        (2, Coherence()),
-        (1, Coherence(n_neighbors=0, augmentation=nn.Dropout(0.1))),
-    ],
+    [(1, None), (2, Coherence()), (1, Coherence(n_neighbors=0, augmentation=nn.Dropout(0.1)))],
     ids=["one view", "two views", "one view twice"],
 )
 def test_memory_does_not_grow_with_a_stream(n_views, coherence):
@@ -158,8 +148,9 @@ def test_eight_fits_at_once_equal_eight_in_turn(backend, kind):
         assert parallel(joblib.delayed(learned)(seed, kind) for seed in range(8)) == alone
 
 
-def test_a_fitted_estimator_does_not_grow_with_the_rows():
+def test_a_fitted_estimator_does_not_grow_with_the_rows(window):
+    window(10_000)
     few, many = np.arange(50), np.tile(np.arange(400), 20)
-    for made in (NETWORKS["perceptron"](window=10_000), MLPClassifier((8,), max_iter=3)):
+    for made in (NETWORKS["perceptron"](), MLPClassifier((8,), max_iter=3)):
         sizes = [len(pickle.dumps(made.fit(X[rows], Y[rows] % 2))) for rows in (few, many)]
         assert sizes[1] < sizes[0] + 200

@@ -143,12 +143,6 @@ def with_gradients() -> Iterator[None]:
         yield
 
 
-def refuse_second_derivative() -> None:
-    """Raise a RuntimeError in a backward pass that records a graph."""
-    if torch.is_grad_enabled():
-        raise RuntimeError("the terms are differentiable once; call backward without create_graph")
-
-
 def learned_is_finite(module: torch.nn.Module) -> bool:
     """Whether trained parameters have finite squares, and running statistics are finite."""
     finite = [p.abs() < 1.8e19 for p in module.parameters() if p.requires_grad]

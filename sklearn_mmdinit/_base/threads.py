@@ -140,6 +140,12 @@ def _pool(n_threads: int) -> ThreadPoolExecutor:
     )
 
 
+def refuse_second_derivative() -> None:
+    """Raise a RuntimeError in a backward pass that records a graph."""
+    if torch.is_grad_enabled():
+        raise RuntimeError("the terms are differentiable once; call backward without create_graph")
+
+
 def chunked(
     chunk: Callable[[int], torch.Tensor], n_chunks: int, tensors: Sequence[torch.Tensor]
 ) -> torch.Tensor:
@@ -147,7 +153,7 @@ def chunked(
 
     ``chunk(i)`` computes the rows of chunk i from `tensors`. No tensor in `tensors` may be computed
     from another one in it. Each chunk has its own graph, which ends at `tensors`. The result can be
-    differentiated as often as the chunks.
+    differentiated once.
     """
     result: torch.Tensor = _Chunked.apply(chunk, n_chunks, torch.is_grad_enabled(), *tensors)
     return result
@@ -171,7 +177,6 @@ class _Chunked(torch.autograd.Function):
                 return [chunk(i) for i in range(start, stop)]
 
         results = list(chain(*run_on_threads(n_chunks, compute)))
-        ctx.chunk = chunk
         ctx.sizes = [len(result) for result in results]
         # Saved results keep the graphs of the chunks until the backward pass. PyTorch raises an
         # error there if the saved tensors have changed.
@@ -180,8 +185,7 @@ class _Chunked(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        create_graph = torch.is_grad_enabled()  # for a second derivative
-        chunk = ctx.chunk
+        refuse_second_derivative()
         n_chunks = len(ctx.sizes)
         results, tensors = ctx.saved_tensors[:n_chunks], ctx.saved_tensors[n_chunks:]
         gradients = grad_outputs[0].split(ctx.sizes)
@@ -189,19 +193,12 @@ class _Chunked(torch.autograd.Function):
 
         def compute(start: int, stop: int) -> list[torch.Tensor | None]:
             totals: list[torch.Tensor | None] = [None] * len(learned)
-            with torch.set_grad_enabled(create_graph):
-                for i in range(start, stop):
-                    if results[i].requires_grad:
-                        # A second derivative needs a new graph: the chunk is computed again.
-                        terms = torch.autograd.grad(
-                            chunk(i) if create_graph else results[i],
-                            learned,
-                            gradients[i],
-                            retain_graph=True,
-                            create_graph=create_graph,
-                            allow_unused=True,
-                        )
-                        _add_(totals, terms)
+            for i in range(start, stop):
+                if results[i].requires_grad:
+                    terms = torch.autograd.grad(
+                        results[i], learned, gradients[i], retain_graph=True, allow_unused=True
+                    )
+                    _add_(totals, terms)
             return totals
 
         totals, *further_totals = run_on_threads(n_chunks, compute)
@@ -212,15 +209,11 @@ class _Chunked(torch.autograd.Function):
 
 
 def _add_(totals: list[torch.Tensor | None], terms: Sequence[torch.Tensor | None]) -> None:
-    """Add gradients to sums, in place unless the sums are part of a graph."""
+    """Add gradients to sums in place."""
     for place, term in enumerate(terms):
         total = totals[place]
-        if term is None:
-            continue
-        if total is None:
-            totals[place] = term if term.requires_grad else term.clone()
-        else:
-            totals[place] = total + term if total.requires_grad else total.add_(term)
+        if term is not None:
+            totals[place] = term.clone() if total is None else total.add_(term)
 
 
 # Forked processes

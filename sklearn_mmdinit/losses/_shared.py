@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from .._base.environment import in_single_precision, refuse_second_derivative
-from .._base.threads import run_on_threads
+from .._base.environment import in_single_precision
+from .._base.threads import refuse_second_derivative, run_on_threads
 
 # The bandwidths are these factors times the median distance, the paper's 2^i for i = -4..4. There
 # may be any number of factors, if each is twice the one before.

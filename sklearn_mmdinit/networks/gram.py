@@ -29,10 +29,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from .._base.environment import in_single_precision, refuse_second_derivative
+from .._base.environment import in_single_precision
 from .._base.mlp import MLP
 from .._base.random_streams import StepRandom
-from .._base.threads import chunked
+from .._base.threads import chunked, refuse_second_derivative
 from .noise import NUMBERS_ON_GPU, chunks_of_networks, paper_std, uses_batch_statistics
 
 # Layers without parameters that compute each number of their input on its own.

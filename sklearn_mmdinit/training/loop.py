@@ -190,7 +190,6 @@ def _adam(
     if on_gpu:  # a recorded step reads the rate from the GPU
         lr = torch.tensor(lr, dtype=torch.float32, device=device)
     optimizer = torch.optim.Adam(network.parameters(), lr, fused=True, capturable=on_gpu)
-    n_steps = float(state.step - state.moments_since)
     for name, parameter in network.named_parameters():
         if parameter.requires_grad:
             # Adam skips parameters whose gradient is None, and would begin their moments later.
@@ -199,7 +198,7 @@ def _adam(
             dtype = parameter.dtype
             moments = (torch.tensor(m, device=device, dtype=dtype) for m in state.moments[name])
             optimizer.state[parameter] = {
-                "step": torch.tensor(n_steps, dtype=torch.float32, device=parameter.device),
+                "step": torch.tensor(state.step, dtype=torch.float32, device=parameter.device),
                 **dict(zip(_MOMENTS, moments, strict=True)),
             }
     return optimizer

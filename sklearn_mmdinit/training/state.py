@@ -23,8 +23,6 @@ class State:
     current: Theta0
     # Adam's moments, by the parameters' names.
     moments: dict[str, list[np.ndarray]] = field(default_factory=dict)
-    # The step at which Adam began; above 0 if training went back to the best window.
-    moments_since: int = 0
     step: int = 0
     n_epochs: int = 0  # epochs that have ended
     steps_in_epoch: int = 0  # steps of the epoch that has not
@@ -77,7 +75,7 @@ class State:
             raise ValueError(message)
         warn_user(message, ConvergenceWarning)
         self.step, self.steps_in_epoch = self.step - n_steps, 0
-        self.current, self.moments, self.moments_since = self.best, {}, self.step
+        self.current = self.best
 
     # How long the training is
 

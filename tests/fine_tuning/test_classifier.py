@@ -5,7 +5,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from joblib import Parallel, delayed
 from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.datasets import load_digits
@@ -15,11 +14,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from nets import Pooled, assert_same_weights, digits
-from sklearn_mmdinit import (
-    MLPClassifier,
-    MMDInitializer,
-    NetClassifier,
-)
+from sklearn_mmdinit import MLPClassifier, MMDInitializer, NetClassifier
 from sklearn_mmdinit.fine_tuning.labels import split_examples
 from sklearn_mmdinit.fine_tuning.net import RowLoader, Rows
 
@@ -31,9 +26,6 @@ def data():
 
 def small(**params):
     return MLPClassifier(**{"hidden_layer_sizes": (16,), "random_state": 0, **params})
-
-
-# the best epoch
 
 
 @pytest.mark.parametrize("normalizes", [False, True])  # running statistics are kept with it
@@ -54,9 +46,6 @@ def test_the_epoch_with_the_lowest_validation_loss_is_kept(normalizes, data):
     assert longer.best_epoch_ == 7
     assert longer.best_validation_loss_ is None
     assert longer.validation_loss_curve_ is None
-
-
-# validation_split
 
 
 def test_a_splitter_validates(data):
@@ -93,17 +82,11 @@ def test_one_label_of_each_class_is_learned_by_default():
     assert clf.best_validation_loss_ is None
 
 
-# figures that stay
-
-
+GELU = {"activation": "gelu", "max_iter": 6, "learning_rate_init": 1e-2}
 FIGURES = {
     "default": ({}, 2.20723295, 2.23255873),
     "sgd": ({"validation_split": None, "optimizer": "sgd"}, None, 2.35138428),
-    "gelu": (
-        {"activation": "gelu", "max_iter": 6, "learning_rate_init": 1e-2},
-        0.93624407,
-        1.04676003,
-    ),
+    "gelu": (GELU, 0.93624407, 1.04676003),
 }
 
 
@@ -114,42 +97,13 @@ def test_losses_are_what_they_were(params, valid, train, data):
     assert clf.loss_curve_[-1] == pytest.approx(train, rel=1e-5)
 
 
-# randomness
-
-
-@pytest.mark.parametrize("iterator", [{}, {"iterator_train": DataLoader}])
-def test_rows_are_shuffled_by_the_seed(iterator, data):
-    start = small(max_iter=0).fit(*data).theta0_
-
-    def weights(seed, **params):
-        clf = small(warm_start_from=start, random_state=seed, validation_split=None, max_iter=1)
-        return clf.set_params(**iterator, **params).fit(*data).coefs_[0]
-
-    assert not np.array_equal(weights(0), weights(1))
-    np.testing.assert_array_equal(weights(0), weights(0))
-    in_order = {"iterator_train__shuffle": False}
-    np.testing.assert_array_equal(weights(0, **in_order), weights(1, **in_order))
-
-
 DROPOUT = nn.Sequential(nn.Linear(64, 10), nn.Dropout(0.2))
-
-
-class NoisySGD(torch.optim.SGD):
-    def step(self, closure=None):
-        loss = super().step(closure)
-        for parameter in self.param_groups[0]["params"]:
-            parameter.data += 0.01 * torch.randn_like(parameter)
-        return loss
 
 
 @pytest.mark.parametrize(
     "clf",
-    [
-        small(iterator_train=DataLoader, batch_size=np.int64(16)),
-        NetClassifier(DROPOUT, random_state=0),
-        small(optimizer=NoisySGD),
-    ],
-    ids=["DataLoader", "dropout", "optimizer"],
+    [small(iterator_train=DataLoader, batch_size=16), NetClassifier(DROPOUT, random_state=0)],
+    ids=["DataLoader", "dropout"],
 )
 def test_seeds_decide_all_and_global_generators_are_not_touched(clf, data):
     torch_state, numpy_state = torch.get_rng_state(), np.random.get_state()  # noqa: NPY002
@@ -163,18 +117,6 @@ def test_seeds_decide_all_and_global_generators_are_not_touched(clf, data):
     assert clone(clf).set_params(random_state=1).fit(*data).loss_curve_ != a.loss_curve_
 
 
-def test_threads_do_not_disturb_each_other(data):
-    alone = [small(max_iter=2, random_state=seed).fit(*data).coefs_[0] for seed in range(4)]
-    together = Parallel(n_jobs=2, backend="threading")(
-        delayed(small(max_iter=2, random_state=seed).fit)(*data) for seed in range(4)
-    )
-    for expected, clf in zip(alone, together, strict=True):
-        np.testing.assert_allclose(clf.coefs_[0], expected, atol=1e-6)
-
-
-# batches
-
-
 def test_batches_cover_every_row_once_in_a_new_order():
     X = np.arange(23, dtype=np.float32)[:, None]
     iterator = RowLoader(Rows(X, np.arange(23)), 5, shuffle=True, generator=torch.Generator())
@@ -185,25 +127,6 @@ def test_batches_cover_every_row_once_in_a_new_order():
         np.testing.assert_array_equal(Xi[:, 0], yi)
     assert [len(y) for _, y in iterator] == [5, 5, 5, 5, 3]
     assert len(iterator) == 5
-
-
-def test_a_worker_process_brings_the_same_batches(data):
-    clf = small(validation_split=None, max_iter=2)
-    expected = clone(clf).fit(*data)
-    assert_same_weights(clf.set_params(iterator_train__num_workers=1).fit(*data), expected)
-
-
-@pytest.mark.parametrize(
-    ("n", "drop_last", "sizes"),
-    [(12, False, [5, 5, 2]), (11, True, [5, 5]), (4, True, []), (0, False, [])],
-)
-def test_sizes_of_batches(n, drop_last, sizes):
-    loader = RowLoader(Rows(np.zeros((n, 2), np.float32)), 5, drop_last=drop_last)
-    assert [len(X) for X, _ in loader] == sizes
-    assert len(loader) == len(sizes)
-
-
-# skorch
 
 
 def test_probabilities_are_such_by_any_criterion(data):
@@ -281,27 +204,6 @@ def test_a_callback_may_end_training_and_an_interrupt_raises(data):
     with pytest.raises(KeyboardInterrupt):
         net.set_params(optimizer=Interrupting).fit(*data)
     np.testing.assert_array_equal(net.predict_proba(data[0]), before)
-
-
-def test_training_is_the_cpu_s_whatever_the_default_device_is(data):
-    X, y = data
-    with torch.device("meta"):
-        rows = Rows(X[:4], y[:4], np.ones(4))
-        ((inputs, indices),) = RowLoader(rows, 4, shuffle=True, generator=torch.Generator())
-    assert {t.device.type for t in (*inputs.values(), indices)} == {"cpu"}
-
-
-# Of PyTorch's own compiler, on its import.
-@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
-def test_a_compiled_network_has_its_weights_too(data):
-    X, y = data
-    own = {"hidden_layer_sizes": (6,), "max_iter": 0, "random_state": 0}
-    compiled, plain = (MLPClassifier(**own, compile=c).fit(X, y) for c in (True, False))
-    for found, expected in zip(compiled.coefs_, plain.coefs_, strict=True):
-        np.testing.assert_array_equal(found, expected)
-
-
-# Rows that are not scaled
 
 
 def on_scale(scale, seed=0):

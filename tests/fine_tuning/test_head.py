@@ -145,16 +145,6 @@ def test_a_head_that_is_no_plain_learned_layer_stays(change, data):
     assert clf.fit(*data).fine_tuning_ == "paper"
 
 
-def test_rows_too_large_for_the_network_are_told(data):
-    net = nn.Sequential(nn.Linear(4, 8), nn.LayerNorm(8), nn.ReLU(), nn.Linear(8, 3))
-    clf = NetClassifier(net, **HEAD_ALONE)
-    with (
-        pytest.warns(UserWarning, match="not scaled"),
-        pytest.raises(ValueError, match="too large"),
-    ):
-        clf.fit(data[0] * np.float32(1e25), data[1])
-
-
 class ByName(nn.Module):
     """Passes inputs to its layers by name."""
 
@@ -186,9 +176,3 @@ class Counting(nn.Module):
     def forward(self, x):
         Counting.n_rows += len(x)
         return self.head(x)
-
-
-def test_only_the_rows_that_fit_the_head_pass_the_network(data):
-    X, y = np.tile(data[0], (80, 1)), np.tile(data[1], 80)
-    NetClassifier(Counting, **HEAD_ALONE).fit(X, y)
-    assert 5_000 < Counting.n_rows < 6_000

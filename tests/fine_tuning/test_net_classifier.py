@@ -32,9 +32,6 @@ def small(module=Conv, **params):
     return NetClassifier(module, **{"max_iter": 2, "random_state": 0, **params})
 
 
-# training of its own
-
-
 def test_an_instance_is_copied_and_gives_the_fresh_weights(data):
     module = Conv(10).eval()
     before = copy.deepcopy(module.state_dict())
@@ -48,9 +45,6 @@ def test_an_instance_is_copied_and_gives_the_fresh_weights(data):
     untrained = NetClassifier(module, max_iter=0, random_state=5).fit(*data)
     for name, value in untrained.module_.state_dict().items():
         assert torch.equal(value, before[name])
-
-
-# the classes of y
 
 
 def test_a_class_is_handed_the_number_of_classes(data):
@@ -87,9 +81,6 @@ def test_a_class_is_handed_the_number_of_columns_where_it_has_no_default(flat):
         clf.set_params(module__n_features=7).fit(X, y)
 
 
-# what X may be
-
-
 def test_tokens_are_handed_on_as_whole_numbers():
     X = tokens(90)
     y = np.array(["a", "b", "c"])[X[:, 0] % 3]
@@ -100,13 +91,6 @@ def test_tokens_are_handed_on_as_whole_numbers():
         np.testing.assert_array_equal(clf.predict_proba(same), expected)
     with pytest.raises(ValueError, match=r"whole numbers, as it did in fit, got 0\.5"):
         clf.predict(np.full((1, 5), 0.5))
-
-
-def test_other_modules_take_whole_numbers_as_floats(data):
-    pixels, y = (data[0] * 16 + 5).round().astype(np.uint8), data[1]
-    whole, floats = small().fit(pixels, y), small().fit(pixels.astype(np.float64), y)
-    assert_same_weights(whole, floats)
-    np.testing.assert_array_equal(whole.predict(pixels), floats.predict(pixels.astype(int)))
 
 
 def test_examples_of_another_shape_are_refused_until_fit(data, flat):
@@ -138,9 +122,6 @@ def test_rows_that_overflow_in_the_network_are_refused(flat):
     np.testing.assert_array_equal(clf.predict_proba(X), before)
 
 
-# bad modules and parameters
-
-
 def test_batch_normalization_leaves_a_single_last_row_out(flat):
     X, y = flat[0], flat[1] % 2
     clf = NetClassifier(Pooled, module__batch_norm=True, validation_split=None, random_state=0)
@@ -148,9 +129,6 @@ def test_batch_normalization_leaves_a_single_last_row_out(flat):
     assert np.isfinite(clf.loss_curve_).all()
     with pytest.raises(ValueError, match="more than 1 value per channel"):
         clf.set_params(batch_size=1).fit(X, y)
-
-
-# as an estimator
 
 
 @pytest.mark.parametrize("iterator", [{}, {"iterator_train__shuffle": False}])
@@ -166,26 +144,6 @@ def test_a_module_that_works_in_place_leaves_the_rows_as_they_are(flat, iterator
         np.testing.assert_array_equal(valid, X[:30])
         found.append((clf.validation_loss_curve_, clf.loss_curve_, proba.tolist()))
     assert found[0] == found[1]
-
-
-class Bag(nn.Module):
-    """A sum of embeddings, the gradients of whose table may be sparse."""
-
-    def __init__(self, sparse=False):
-        super().__init__()
-        self.table, self.head = nn.EmbeddingBag(7, 4, sparse=sparse), nn.Linear(4, 2)
-
-    def forward(self, x):
-        return self.head(self.table(x))
-
-
-@pytest.mark.parametrize("optimizer", ["adam", "rmsprop", "sgd"])
-def test_a_table_with_sparse_gradients_is_trained_as_a_dense_one(optimizer):
-    X, y = tokens(40), np.arange(40) % 2
-    nets = [seeded(lambda own=sparse: Bag(own)) for sparse in (False, True)]
-    dense, sparse = (small(net, optimizer=optimizer).fit(X, y) for net in nets)
-    assert_same_weights(dense, sparse)
-    assert nets[1].table.sparse, "the user's own stays as it is"
 
 
 def test_settings_of_pytorch_make_no_difference(flat):

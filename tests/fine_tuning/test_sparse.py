@@ -37,19 +37,14 @@ def test_the_numbers_are_those_of_dense_rows(make, dtype, data):
     assert sparse.score(make(X), y) == dense.score(X, y)
 
 
-def test_so_they_are_with_weights_and_data_loaders(data):
+def test_so_they_are_with_weights_data_loaders_and_a_pair(data):
     X, y = data
     for params in (
         {"class_weight": {0: 2.0, 1: 0.0}},
         {"iterator_train": DataLoader, "iterator_valid": DataLoader},
+        {"validation_split": (sp.csc_array(X[:20]), y[:20])},
     ):
         assert_same(small(**params).fit(X, y), small(**params).fit(sp.csr_array(X), y), X)
-
-
-def test_so_they_are_with_a_pair(data):
-    X, y = data
-    pair = small(validation_split=(sp.csc_array(X[:20]), y[:20])).fit(X, y)
-    assert_same(pair, small(validation_split=(X[:20], y[:20])).fit(sp.csr_array(X), y), X)
 
 
 def test_rows_become_dense_a_batch_at_a_time(data, monkeypatch):

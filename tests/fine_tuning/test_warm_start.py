@@ -10,16 +10,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from skorch.callbacks import Callback
 from torch import nn
 
 from nets import Conv, Pooled, assert_same_arrays, counting, digit_images, fits
-from sklearn_mmdinit import (
-    MLP,
-    MLPClassifier,
-    MMDInitializer,
-    NetClassifier,
-)
+from sklearn_mmdinit import MLP, MLPClassifier, MMDInitializer, NetClassifier
 
 
 @pytest.fixture(autouse=True)
@@ -78,9 +72,6 @@ def as_file(initializer, folder):
     return folder / "theta0.safetensors"
 
 
-# kinds
-
-
 AS_IT_IS = {
     "fitted initializer": lambda initializer, folder: initializer,
     "Theta0": lambda initializer, folder: initializer.theta0_,
@@ -100,15 +91,6 @@ def test_what_is_used_as_it_is(make, data, fitted, images, of_images, tmp_path):
     source = make(of_images, tmp_path)
     net = NetClassifier(Conv, warm_start_from=source, **AT_THETA0).fit(*images)
     assert_same_arrays(checked_start(net), of_images.theta0_)
-
-
-def test_random_weights(data):
-    theta0 = start_of(data, None)
-    keywords = {"n_features": 4, "hidden_layer_sizes": (392, 392, 392), "n_classes": 3}
-    assert theta0.architecture.keywords.items() >= (keywords | {"activation": "relu"}).items()
-    limits = [np.sqrt(6 / sum(coefs.shape)) for coefs in theta0.coefs]  # Glorot uniform
-    for limit, coefs in zip(limits, theta0.coefs, strict=True):
-        assert 0.9 * limit < np.abs(coefs).max() <= limit * (1 + 1e-6)
 
 
 def test_an_unfitted_initializer_is_fitted_on_a_clone(data):
@@ -140,31 +122,6 @@ def test_the_built_in_network_is_a_module_like_any_other(data, fitted):
         net.set_params(warm_start_from=fitted, max_iter=3, random_state=0).fit(*data)
         assert net.loss_curve_ == expected.loss_curve_
         np.testing.assert_array_equal(net.predict_proba(data[0]), expected.predict_proba(data[0]))
-
-
-class Seen(Callback):
-    """Keeps the rows of each batch."""
-
-    def on_train_begin(self, net, **kwargs):
-        self.kept_ = []
-
-    def on_batch_begin(self, net, batch=None, training=None, **kwargs):
-        self.kept_.append((training, batch[0].flatten(1).sum(1).tolist()))
-
-
-def test_a_start_changes_neither_split_nor_batches(images, of_images):
-    def kept(source, seed):
-        own = {"callbacks": [Seen], "random_state": seed, "max_iter": 2, "fine_tuning": "paper"}
-        clf = NetClassifier(Conv, warm_start_from=source, **own).fit(*images)
-        return dict(clf.net_.callbacks_)["Seen"].kept_
-
-    fresh = kept(None, seed=0)
-    assert {training for training, _ in fresh} == {True, False}
-    assert kept(of_images, seed=0) == fresh
-    assert kept(None, seed=1) != fresh
-
-
-# clone, set_params, searches
 
 
 def test_cross_validation_of_a_fitted_initializer_never_fits_it(data, fitted):
@@ -213,9 +170,6 @@ def test_coherence_is_searched_in_a_classifier_and_in_a_pipeline(place, data):
     assert search.best_score_ > 0.6
     assert clone(search.best_estimator_).get_params()[name] == search.best_params_[name]
     assert init.coherence == "auto"
-
-
-# what does not fit
 
 
 MISMATCHES = (
@@ -276,22 +230,15 @@ def test_a_theta0_of_another_module_is_refused_by_name(images, of_images):
             MLPClassifier(warm_start_from=source).fit(X, y)
 
 
-@pytest.mark.parametrize(
-    ("init", "words"),
-    [
+def test_what_would_not_fit_is_said_before_it_is_learned(images):
+    for init, words in (
         (of_module(module__width=3), r"'conv.weight' has shape \(3,"),
-        (of_module(module__n_classes=2), "'head.weight'"),
         (of_module(nn.Linear(64, 3)), r"Linear, but .* is nets\.Conv"),
-    ],
-)
-def test_what_would_not_fit_is_said_before_it_is_learned(init, words, images):
-    init.set_params(max_iter=10**9)  # it would never end
-    with pytest.raises(ValueError, match=words) as caught:
-        NetClassifier(Conv, warm_start_from=init).fit(*images)
-    assert "would learn weights for another module" in caught.value.__notes__[0]
-
-
-# what cannot be a start
+    ):
+        init.set_params(max_iter=10**9)  # it would never end
+        with pytest.raises(ValueError, match=words) as caught:
+            NetClassifier(Conv, warm_start_from=init).fit(*images)
+        assert "would learn weights for another module" in caught.value.__notes__[0]
 
 
 def test_bad_parameters_are_noticed_before_the_long_part(data):

@@ -30,9 +30,6 @@ def cross_entropies(clf, X, y):
     return -np.log(clf.predict_proba(X)[np.arange(len(y)), y])
 
 
-# the training loss
-
-
 @pytest.mark.parametrize("weighted", [False, True])
 def test_a_step_is_that_of_the_weighted_mean(weighted, data, weights):
     """W - lr X^T diag(w / sum w) (P - Y), by hand: one step on all rows, without a hidden layer."""
@@ -71,9 +68,6 @@ def test_a_weight_of_zero_is_no_row(validation, data, weights):
     np.testing.assert_array_equal(clf.predict_proba(X), proba)
 
 
-# the validation loss
-
-
 @pytest.mark.parametrize("batch_size", [7, 4096])
 def test_the_validation_loss_is_the_weighted_mean_over_all_rows(batch_size, data, weights):
     X, y = data
@@ -93,9 +87,6 @@ def test_a_given_pair_has_the_weights_of_its_classes(data, weights):
     of_rows = [by_class[label] for label in y[:30]]
     expected = np.average(cross_entropies(clf, X[:30], y[:30]), weights=of_rows)
     assert clf.best_validation_loss_ == pytest.approx(expected, rel=1e-5)
-
-
-# class_weight
 
 
 def test_a_class_weight_is_the_weight_of_its_rows(data, weights):
@@ -118,9 +109,6 @@ def test_balanced_classes_have_the_same_weight_in_total(data, weights):
     counts = np.arange(120) % 3 + 1
     repeated = class_weights("balanced", np.arange(3), y.repeat(counts))
     np.testing.assert_allclose(class_weights("balanced", np.arange(3), y, counts), repeated)
-
-
-# skorch
 
 
 class OfABatch(torch.nn.Module):
