@@ -84,7 +84,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             Setting(**{part.name: getattr(options, part.name) for part in fields(Setting)}),
             log,
             **{name: getattr(options, name) for name in ("seed", "device", "seconds")},
-            verbose=0 if options.quiet else "auto",
+            verbose=not options.quiet,
             report=say,
         )
         bench.labelled_rows(max(options.n_labels), 0)  # raises before anything is learned

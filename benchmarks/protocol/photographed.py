@@ -24,6 +24,7 @@ from torch.utils.data import DataLoader
 from data.datasets import Report
 from data.photographs import Photographs
 from data.views import Pairs, as_floats
+from protocol.methods import PAPER_TERMS
 from protocol.networks import ResNetBody
 from protocol.store import Log, code_digest, deciding_versions, digest_of, write_atomically
 from protocol.tasks import seed_of
@@ -97,7 +98,7 @@ class Bench:
         seed: int = 0,
         device: str = "cpu",
         seconds: float | None = None,
-        verbose: int | str = 0,
+        verbose: bool = False,
         report: Report = lambda line: None,
     ) -> None:
         self.setting, self.log, self.seed, self.device = setting, log, seed, device
@@ -167,8 +168,7 @@ def _with_head(body: ResNetBody, n_classes: int = 0) -> nn.Module:
 
 
 def _learn(bench: Bench, body: ResNetBody, neighbours: Any = None, **params: Any) -> ResNetBody:
-    """Coherence of two views of each image, without the paper's terms unless they are given."""
-    weights = dict.fromkeys(("uniformity_weight", "degeneracy_weight", "detachment_weight"), 0.0)
+    """Coherence of two views of each image; the paper's terms too if their weights are given."""
     with warnings.catch_warnings():
         # The number of epochs is given: that the loss still falls is no news.
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -180,7 +180,7 @@ def _learn(bench: Bench, body: ResNetBody, neighbours: Any = None, **params: Any
             learning_rate_init=START_RATE,
             random_state=bench.seed,
             verbose=bench.verbose,
-            **{"max_iter": bench.setting.epochs} | weights | params,
+            **{"max_iter": bench.setting.epochs} | params,
         )
     return body
 
@@ -188,8 +188,7 @@ def _learn(bench: Bench, body: ResNetBody, neighbours: Any = None, **params: Any
 def _with_paper(bench: Bench) -> ResNetBody:
     """The paper's terms beside it, of few networks and images."""
     n = bench.setting.perturbations
-    paper = {"uniformity_weight": 1.0, "degeneracy_weight": 0.4, "detachment_weight": 1.0}
-    return _learn(bench, bench.fresh_body(), n_perturbations=n, batch_size=n, **paper)
+    return _learn(bench, bench.fresh_body(), n_perturbations=n, batch_size=n, **PAPER_TERMS)
 
 
 def _then_neighbours(bench: Bench) -> ResNetBody:

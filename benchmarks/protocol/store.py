@@ -103,9 +103,9 @@ def deciding_versions() -> dict[str, str]:
 
 
 # Of the package's files, what learns no theta0.
-LEARNS_NOTHING = frozenset({
-    "__init__", "classifiers", "fine_tuning",
-})  # fmt: skip
+LEARNS_NOTHING = frozenset(
+    {"__init__", "classifiers", "embedding_classifier", "fine_tuning", "warm_start"}
+)
 
 
 @cache

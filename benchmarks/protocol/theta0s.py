@@ -30,7 +30,7 @@ from sklearn_mmdinit import Theta0
 # Keys
 
 # What changes nothing in the result, of an initializer and of those within it.
-IDLE_PARAMETERS = {"verbose", "memory", "n_jobs", "checkpoint"}
+IDLE_PARAMETERS = {"verbose", "checkpoint"}
 
 # Of what a fitted initializer holds. A file of another form is not found, and theta0 learned again:
 # to be raised where an initializer gets a parameter, or keeps its state in another way.

@@ -119,7 +119,7 @@ class Product(NamedTuple):
         return 2 * self.batch * self.rows * self.inner * self.columns
 
 
-def products_of_step(step: Step, **parameters: Any) -> list[Product]:
+def products_of_step(step: Step) -> list[Product]:
     """The dense products of one step, layer by layer, as the library's sampler needs them.
 
     A convolution's rows are the patches of its inputs. H is a layer's input, W its weight, L the
@@ -127,7 +127,7 @@ def products_of_step(step: Step, **parameters: Any) -> list[Product]:
     layer's input is shared by all networks and needs no gradient.
     """
     X = step.rows(step.batch_size)
-    fitted = step.start(X, **parameters)
+    fitted = step.start(X)
     module = fitted.to_module().eval()
     layers: list[tuple[int, int, int]] = []  # n_in, n_out and positions of an example
 

@@ -83,10 +83,15 @@ def test_classifiers_train_to_the_same_loss():
 
 
 def test_products_of_a_case_worked_out_by_hand():
-    step = Step("perceptron", 5, (3,), n_perturbations=7, batch_size=4)
-
     def flops(sampler):
-        return sum(product.flops for product in products_of_step(step, sampler=sampler))
+        class Sampled(Step):
+            def start(self, X):
+                fitted = super().start(X)
+                fitted.sampler_ = sampler
+                return fitted
+
+        step = Sampled("perceptron", 5, (3,), n_perturbations=7, batch_size=4)
+        return sum(product.flops for product in products_of_step(step))
 
     # 5-3-2, B = 4, K = 7. First layer: W and its gradient 4x5x3, H H' 4x5x4, L Z 7x4x4x3.
     first = 60 + 80 + 7 * 48 + 60
