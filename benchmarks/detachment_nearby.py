@@ -67,7 +67,9 @@ def perturbed(network: nn.Module, noise: np.ndarray, perturbation_scale: float) 
     other, rest = deepcopy(network), torch.from_numpy(noise)
     for parameter in other.parameters():
         part, rest = rest[: parameter.numel()], rest[parameter.numel() :]
-        parameter += part.view_as(parameter) * (perturbation_scale / parameter.shape[-1] ** 0.5)
+        parameter.add_(
+            part.view_as(parameter), alpha=perturbation_scale / parameter.shape[-1] ** 0.5
+        )
     return other
 
 

@@ -14,8 +14,8 @@ adds::
 
     python benchmarks/mnist_tasks.py
     python benchmarks/mnist_tasks.py --preset paper
-    python benchmarks/mnist_tasks.py --preset paper --rivals --methods '*/fcn/scratch' \
-        '*/ours+coherence' features+logistic
+    python benchmarks/mnist_tasks.py --preset paper --rivals label-spreading \
+        --methods '*/fcn/scratch' '*/ours+coherence' features+logistic
 
 What was done is kept in the output folder: an interrupted run goes on where it stopped, and a later
 one reuses the learned theta0. (The exit status is 130 after Ctrl-C.) ``--dataset digits`` needs no
@@ -66,8 +66,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--methods", nargs="+", help=names)
     network = "the paper's perceptron, or two convolutions and two linear layers; default: mlp"
     add("--network", choices=methods.NAMES_OF, default="mlp", help=network)
-    rivals = "names or patterns such as rbf-svm or '*'; alone: those without a network"
-    add("--rivals", nargs="*", metavar="RIVAL", help=rivals)
+    rivals = "names or patterns such as rbf-svm or '*'; default: none"
+    add("--rivals", nargs="+", default=(), metavar="RIVAL", help=rivals)
     add("--epochs", type=number, help="epochs of the pre-training over the unlabelled images")
     add("--n-perturbations", type=number, help="perturbed networks a step of the pre-training")
     coherent = "epochs with coherence; default: as many as it takes itself, in quick four"

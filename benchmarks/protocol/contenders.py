@@ -48,22 +48,12 @@ AUGMENTED_GRADIENTS = "rival/augmented-gradients-svm"
 ALL_RIVALS = (*RIVALS, *GRADIENTS, AUGMENTED, AUGMENTED_GRADIENTS)
 
 
-def select_rivals(
-    patterns: Sequence[str] | None, *, augmented: bool = False, gradients: bool = False
-) -> list[str]:
-    """The rivals that ``--rivals`` asks for: names or patterns, with or without ``rival/``.
-
-    None, where the option is not given: none; empty, the option alone: those without a network and
-    what coherence's images make valid, but for GRAPHS, by pixels or by gradients.
-    """
-    if patterns is None:
-        return []
-    more = [*(GRADIENTS if gradients else ()), *((AUGMENTED,) if augmented else ())]
-    more += [AUGMENTED_GRADIENTS] if gradients and augmented else []
-    if not patterns:
-        return [*CLASSIFIERS, *(name for name in more if GRADIENTS.get(name) not in GRAPHS)]
+def select_rivals(patterns: Sequence[str], *, augmented: bool, gradients: bool) -> list[str]:
+    """The rivals that ``--rivals`` asks for: names or patterns, with or without ``rival/``."""
+    names = [*RIVALS, *(GRADIENTS if gradients else ()), *((AUGMENTED,) if augmented else ())]
+    names += [AUGMENTED_GRADIENTS] if gradients and augmented else []
     full = [p if p.startswith("rival/") else f"rival/{p}" for p in patterns]
-    return methods.select_names(full, (*RIVALS, *more), what="rival")
+    return methods.select_names(full, names, what="rival")
 
 
 def scratch_of(method: str) -> str | None:

@@ -74,7 +74,9 @@ def check_learning(
             library = step.initializer(
                 learning_rate_init=3e-3, max_iter=n_steps, random_state=seed, **parameters
             ).fit(X)
-            losses.append(np.mean(textbook) - library.loss_curve_)  # of one window, not a whole one
+            losses.append(
+                np.mean(textbook) - np.array(library.loss_curve_)
+            )  # of one window, not a whole one
             learned = library.to_module().parameters()
             pairs = zip(form.network, learned, strict=True)
             weights.append(torch.cat([(a.cpu() - b).detach().ravel() for a, b in pairs]).numpy())

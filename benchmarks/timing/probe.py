@@ -177,7 +177,7 @@ def measure_coherent_fits(
 def _both(subject: Any, form: str, other: Path) -> Iterator[dict[str, Callable[[], float]]]:
     """Processes of another checkout ("old") and of this one ("new"): each call is an answer."""
     with ExitStack() as stack:
-        asks = {}
+        asks: dict[str, Callable[[], float]] = {}
         for which, checkout in (("old", other.resolve()), ("new", CHECKOUT)):
             process: Any = stack.enter_context(
                 subprocess.Popen(**_process(subject, form, checkout))

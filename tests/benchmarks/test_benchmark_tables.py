@@ -130,6 +130,25 @@ def test_a_draw_that_is_missing_is_null_and_comes_back_as_none():
     assert back.to_dict() == {("ours", 0): 12.35, ("ours", 1): 50.0, ("svm", 0): 50.0}
 
 
+def test_rows_measured_again_replace_the_old_ones_and_parts_say_where_each_is_from(tmp_path):
+    old = task_results(records({"a": [[0.5, 0.5]], "b": [[0.6, 0.6], [0.6, 0.6]]}))
+    new = task_results(records({"b": [[0.9, 0.9]], "c": [[0.7, 0.7]]}))
+    library = Library(tmp_path)
+    for name, results in (("old", old), ("new", new | {"git_commit": "abc"})):
+        write_json(tmp_path / f"{name}.json", results)
+    report.merge_into(tmp_path, "old.json", str(tmp_path / "new.json"))
+    whole = library.results("old.json")
+    wide = wide_of(whole).T
+    assert wide.mean(axis=1).to_dict() == pytest.approx({"a": 50.0, "b": 90.0, "c": 70.0})
+    assert wide.notna().sum(axis=1).to_dict() == {"a": 2, "b": 2, "c": 2}  # one run of b is gone
+    assert whole["settings"]["methods"] == ["a", "b", "c"]
+    assert [part["git_commit"] for part in whole["parts"]] == [HEAD["git_commit"], "abc"]
+    assert "git_commit" not in whole
+    # Once more: what has parts keeps them.
+    report.merge_into(tmp_path, "old.json", str(tmp_path / "new.json"))
+    assert len(library.results("old.json")["parts"]) == 3
+
+
 # The README's tables
 
 

@@ -38,7 +38,7 @@ def _plan(*argv):
 
 
 def test_the_script_prints_the_tables_and_writes_the_files(tmp_path, capsys):
-    assert _run(tmp_path, "--rivals", "--runs", "2") == 0
+    assert _run(tmp_path, "--rivals", *CLASSIFIERS, "--runs", "2") == 0
     printed = capsys.readouterr()
     assert printed.err == ""  # --quiet
     assert all(title in printed.out for title in ("Test accuracy", "Std over", "Gain over", "Diff"))
