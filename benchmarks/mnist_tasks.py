@@ -32,7 +32,6 @@ from protocol.contenders import ALL_RIVALS, Rivals, select_rivals
 from protocol.evaluation import prepare_bench
 from protocol.studies import add_kernels_option
 from protocol.tasks import DRAWS
-from protocol.theta0s import learn_all
 from reporting.results import pack_scores
 from reporting.tables import publish
 
@@ -112,25 +111,21 @@ def main(argv: Sequence[str] | None = None) -> None:
     with command.refusing(parser):
         plan = plan_of(options)
         bench = prepare_bench(plan)
-    X = methods.rows_for(plan.network, bench.X)
-    initializers = {
-        (name, run): methods.initializer_of(
-            name, bench.network, n_pixels=bench.X.shape[1], random_state=bench.seed_of(run)
-        )
-        for run in bench.tasks
-        for name in dict.fromkeys(map(methods.theta0_of, plan.methods))
-        if not name.endswith("/scratch")
-    }
+    X, contenders, records = methods.rows_for(plan.network, bench.X), {}, []
     with command.resumable(parser):
-        theta0s = learn_all(initializers, X[: len(bench.X_unlabelled)], plan)
-        records = [{"method": name, "run": run} | t.record() for (name, run), t in theta0s.items()]
         of_all_runs = [*map(Rivals(bench).contender, plan.rivals)]
-        contenders = {}
         for run in bench.tasks:
-            of_run = {name: theta0s.get((methods.theta0_of(name), run)) for name in plan.methods}
+            learned: dict[str, Any] = {}
+            for name in dict.fromkeys(map(methods.theta0_of, plan.methods)):
+                initializer = methods.initializer_of(
+                    name, bench.network, n_pixels=bench.X.shape[1], random_state=bench.seed_of(run)
+                )
+                if initializer is not None:
+                    learned[name] = bench.learn(initializer, name, X[: len(bench.X_unlabelled)])
+                    records.append({"method": name, "run": run} | learned[name].record())
             contenders[run] = of_all_runs + [
-                methods.contender_of(name, bench.network, X, theta0)
-                for name, theta0 in of_run.items()
+                methods.contender_of(name, bench.network, X, learned.get(methods.theta0_of(name)))
+                for name in plan.methods
             ]
         scores = bench.evaluate(contenders)
     names = (*methods.NAMES_OF[plan.network], *ALL_RIVALS)

@@ -95,6 +95,16 @@ def test_an_interrupted_pre_training_goes_on_to_the_same_theta0(tmp_path, monkey
     assert [path.name[:4] for path in tmp_path.glob("*.*")] == ["a-b-"]
 
 
+def test_each_pre_training_is_found_under_its_method_and_run(tmp_path):
+    for seed in (0, 1):
+        for name in ("xavier/fcn/ours", "he/fcn+bn/rlabel"):
+            initializer = _tiny(name, random_state=seed)
+            learned, again = (_learn(clone(initializer), tmp_path) for _ in range(2))
+            assert_same_arrays(learned.initializer.theta0_, clone(initializer).fit(X).theta0_)
+            assert again.seconds == learned.seconds  # it is read, not learned
+    assert len(list(tmp_path.iterdir())) == 4
+
+
 def _coherent(passes, **params):
     settings = NetworkSettings((4,), coherent_epochs=passes)
     return initializer_of(FEATURES_THETA0, settings).set_params(**params)
