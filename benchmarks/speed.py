@@ -50,6 +50,7 @@ from timing.steps import Step, measure_modules, measure_steps
 SECTIONS = ("step", "fine-tuning", "fits", "modules")
 PAPER = Step()
 ROUNDS = 5  # of what is timed in turns
+FIT_ROUNDS = 3  # of whole fits beside another checkout, which take minutes
 # The first ConvNet is that of ``mnist_tasks.py --network convnet``, the last that of PyTorch's
 # example of MNIST.
 MODULES = {
@@ -104,7 +105,7 @@ def measure_against(options: argparse.Namespace) -> dict[str, Any]:
     steps = {name: replace(step, device=options.device) for name, step in MODULES.items()}
     measured = {
         "steps": compare_steps(options.against, steps, 2 * ROUNDS),
-        "fits": compare_fits(options.against, FITS | (LARGE if options.large else {}), ROUNDS),
+        "fits": compare_fits(options.against, FITS | (LARGE if options.large else {}), FIT_ROUNDS),
     }
     commits = {"old": commit(options.against.resolve()), "new": commit()}
     about = {"device": options.device, "threads": torch.get_num_threads(), "commits": commits}

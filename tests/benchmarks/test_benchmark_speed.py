@@ -140,6 +140,7 @@ def test_another_checkout_is_measured_in_turns_with_this_one(tmp_path, capsys, m
     monkeypatch.setattr(speed, "MODULES", {"tiny": TINY})
     monkeypatch.setattr(speed, "FITS", {"few": probe.Fit((8,), 2, 60, 20)})
     monkeypatch.setattr(speed, "ROUNDS", 1)
+    monkeypatch.setattr(speed, "FIT_ROUNDS", 1)
     assert status_of(speed, ["--against", tmp_path, "--output", tmp_path]) == 0
     printed = capsys.readouterr().out
     assert re.search(r"tiny: old [\d.]+ s, new [\d.]+ s; new / old: median [\d.]+, of the", printed)
