@@ -1,21 +1,18 @@
 """Claim: a start learned on random views of unlabelled photographs makes few labels go far.
 
 Without a label ``mmd_init_`` learns the weights of a ResNet from two random views of each image of
-CIFAR-10, or of another set. N labels of each class are then used in five ways: by logistic
-regression and label spreading on its features, by fine-tuning, by a student of the spread labels,
-and by FixMatch, which labels images itself. Rivals have the same network and the same seconds:
+CIFAR-10, or of another set. N labels of each class are then used in four ways: by logistic
+regression and label spreading on its features, by fine-tuning, and by FixMatch, which labels images
+itself. Rivals have the same network and the same seconds:
 NT-Xent, and from fresh weights FixMatch and strong views. Methods that take long run on the first
 draw and with some N alone.
 
-Run the preset for a CPU (ten minutes on two cores, on a part of the images), the one of an hour (on
-two cores, on all images), or that for a GPU (about an hour of one H100; each part by itself, since
-a command goes on from what it finds)::
+Run the preset for a CPU (ten minutes on two cores, on a part of the images) or the one of an hour
+(on two cores, on all images)::
 
     pip install 'sklearn_mmdinit[bench]'
     python benchmarks/photographs.py --data-dir data
     python benchmarks/photographs.py --data-dir data --preset hour --methods 'views: *' 'NT-Xent: *'
-    python benchmarks/photographs.py --data-dir data --preset gpu --methods 'views: *'
-    python benchmarks/photographs.py --data-dir data --preset gpu --methods FixMatch --seconds 265
 
 The folder has ``cifar-10-batches-py`` or ``cifar-10-batches-bin`` as published, or
 ``cifar-10/train/CLASS`` and ``cifar-10/test/CLASS`` with images; else OpenML is asked. Photographs
@@ -55,8 +52,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = command.command_parser(__file__, __doc__)
     add, many = parser.add_argument, [repr(name) for name in METHODS]
     add("--preset", choices=PRESETS, default="cpu", help="default: cpu")
-    add("--set", default="cifar-10", help="a folder of --data-dir, or of three sets the name: "
-        "cifar-10, cifar-100, svhn; default: cifar-10")  # fmt: skip
+    add("--set", default="cifar-10", help="cifar-10 or a folder of --data-dir; default: cifar-10")
     add("--methods", nargs="+", default=["*"], help=f"names or patterns of {' '.join(many)}")
     add("--n-labels", nargs="+", type=command.positive, metavar="N", help="labels of each class")
     add("--draws", type=command.positive, help="of labelled images")
@@ -84,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             Setting(**{part.name: getattr(options, part.name) for part in fields(Setting)}),
             log,
             **{name: getattr(options, name) for name in ("seed", "device", "seconds")},
-            verbose=0 if options.quiet else "auto",
+            verbose=not options.quiet,
             report=say,
         )
         bench.labelled_rows(max(options.n_labels), 0)  # raises before anything is learned

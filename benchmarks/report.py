@@ -17,7 +17,10 @@ those of the results. Run it after a new result (some seconds)::
 
     python benchmarks/report.py
 
-``--check`` writes nothing and fails if a page is not what it would write.
+``--check`` writes nothing and fails if a page is not what it would write. ``--merge`` first puts
+rows that were measured again into a file; of a row the last file has all scores::
+
+    python benchmarks/report.py --merge mnist-rows.json benchmarks/output/mnist_tasks-0123abcd.json
 """
 
 import re
@@ -27,12 +30,13 @@ from functools import partial
 from pathlib import Path
 
 from protocol.command import command_parser
-from protocol.store import write_atomically
+from protocol.store import write_atomically, write_json
 from reporting.headline import PICTURE, draw_headline, headline_digest
 from reporting.layout import as_markdown
 from reporting.pages import DIGESTS, appendix
-from reporting.results import Library
+from reporting.results import Library, merged
 from reporting.tables import build_table
+from reporting.task_tables import chosen_answers
 from runs import APPENDICES
 
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -84,6 +88,15 @@ def pages_of(library: Library) -> dict[Path, str]:
     return made
 
 
+def merge_into(folder: Path, file: str, *others: str) -> None:
+    """Put the rows of other files into a file of results."""
+    files = [Library(folder).results(file), *(Library(Path()).results(each) for each in others)]
+    whole = merged(files)
+    if "chosen" in whole:
+        whole["chosen"] = chosen_answers(whole)
+    write_json(folder / file, whole)
+
+
 def picture_is_stale(library: Library) -> bool:
     """Whether the README's picture is to be drawn: it is missing, or of other figures."""
     path = library.folder / PICTURE
@@ -97,8 +110,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     add = parser.add_argument
     add("--check", action="store_true", help="write nothing, fail on a difference")
     add("--results", type=Path, default=RESULTS, help="folder (default: benchmarks/results)")
+    merge = "put rows that were measured again, in files anywhere, into a file of the folder"
+    add("--merge", nargs="+", metavar=("FILE", "NEW"), help=merge)
     options = parser.parse_args(argv)
     try:
+        if options.merge:
+            merge_into(options.results, *options.merge)
         # All of them before anything is written: they agree with each other or stay as they are.
         library = Library(options.results)
         made = pages_of(library)

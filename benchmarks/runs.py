@@ -23,18 +23,14 @@ TASKS = "mnist_tasks.py --preset paper"
 IN_TEN = "--classes 10 --n-labels 10 --runs 1"
 IN_PARTS = "in parts"
 RECOMMENDED = "--methods xavier/fcn/ours+coherence features+logistic xavier/fcn/scratch"
-COHERENT = f"{TASKS} --rivals {RECOMMENDED}"
-COHERENT_CV = COHERENT.replace("+logistic", "+logistic features+logistic-cv")
+COHERENT = f"{TASKS} {RECOMMENDED} --rivals rbf-svm label-spreading"
 
 MAIN = "Tables 1 and 2"
 DRAWS = "How labelled images are drawn"
 KERNELS = "How the kernels are put together"
 APPENDIX = "The appendix, and the theorems"
 RIVALS = "Rivals"
-COHERENCE = "Coherence, which is not the paper's"
-AUGMENTATION = "Coherence with augmentation"
-ROUNDS = "Coherence in two rounds"
-GRADIENTS = "Coherence with neighbours by gradients"
+FASHION_MNIST = "Fashion-MNIST"
 FRESH = "Measured once, on ten runs of their own"
 CONVNETS = "A convolutional network"
 TIME = "Accuracy against time"
@@ -51,20 +47,18 @@ IMAGES = (
 )
 TEN_RUNS = f"{TASKS} --first-run 8 --runs 10"
 ROWS = f"{RECOMMENDED} --rivals rbf-svm label-spreading shared-label-spreading umap-logistic"
-FASHION = "--dataset fashion-mnist"
-PLUS, ON_DIGITS = "with augmentation", "The ten digits themselves"
+FASHION, OF_GRADIENTS = "--dataset fashion-mnist", "gradients-svm gradients-label-spreading"
+ON_DIGITS = "The ten digits themselves"
 AVERAGED = "with the mean of the kernels of L_uni in place of their sum"
 MEAN_MINUS_SUM = "The mean of the kernels minus their sum"
-ONCE = "In two rounds minus in one"
 WITHOUT = "With augmentation minus without"
-BY_PIXELS = "With neighbours by gradients minus by pixels"
-MINUS_PERCEPTRON = "The convolutional network minus the perceptron"
+BY_PIXELS = "With neighbours by HOG features minus by pixels"
 OF_CONVNET = "--methods convnet/ours+coherence convnet/features+logistic"
 
 RUNS = (
     Run("mnist-full.json", "Five networks from Xavier's and He's weights", TASKS,
         "five hours and more on 2 cores", MAIN, ("accuracy", "task_std"),
-        how=f"{IN_PARTS}; the first run with `--rivals` as well"),
+        how=f"{IN_PARTS}; the first run with `--rivals rbf-svm label-spreading` as well"),
     Run("mnist-batch-norm.json",
         "The paper's objective with batch normalization, which the paper lacks: one pass, K = 64",
         f"{TASKS} --epochs 1 --n-perturbations 64 --n-labels 5 20 {PAIR} xavier/fcn+bn/ours "
@@ -107,62 +101,6 @@ RUNS = (
         "detachment_nearby.py --init he", "ten minutes on 2 cores", APPENDIX, ("detachment",)),
     Run("theorems.json", "The theorems",
         "theorems.py", "a minute on one core", APPENDIX, ("theorems",)),
-    Run("mnist-rivals.json", "Every method on the same tasks",
-        f"{TASKS} --methods xavier/fcn/scratch --rivals '*'", "an hour on 2 cores", RIVALS),
-    Run("mnist-more-rivals.json", "Rivals on graphs, embeddings and features of the images",
-        f"{TASKS} --methods xavier/fcn/scratch --rivals shared-label-spreading "
-        "poisson-learning umap-logistic autoencoder-logistic",
-        "20 minutes on 2 cores", RIVALS, ("accuracy",)),
-    Run("mnist-image-rivals.json", "The strongest rival, told that rows are images",
-        f"{TASKS} {DIGITS} {GRADED} --methods xavier/fcn/scratch "
-        "--rivals gradients-shared-label-spreading", "five minutes on 2 cores", RIVALS,
-        ("accuracy",)),
-    Run("mnist-coherence.json", "MNIST", COHERENT, "40 minutes on 2 cores", COHERENCE, OF_TASKS,
-        how="and the same of He's weights"),
-    Run("fashion-coherence.json", "Fashion-MNIST",
-        f"{COHERENT} {FASHION}", "40 minutes on 2 cores", COHERENCE, OF_TASKS),
-    Run("mnist-ten-way.json", ON_DIGITS,
-        f"{COHERENT} {IN_TEN}", "10 minutes on 2 cores", COHERENCE, OF_TASKS),
-    Run("mnist-augmented.json", f"MNIST, {PLUS}",
-        f"{COHERENT} {DIGITS}", "50 minutes on 2 cores", AUGMENTATION, OF_TASKS,
-        minus=WITHOUT, beside="mnist-coherence.json"),
-    Run("mnist-ten-way-augmented.json", f"{ON_DIGITS}, {PLUS}",
-        f"{COHERENT_CV} {IN_TEN} {DIGITS}", "10 minutes on 2 cores", AUGMENTATION, OF_TASKS,
-        minus=WITHOUT, beside="mnist-ten-way.json"),
-    Run("mnist-convnet-ten-way-augmented.json",
-        f"{ON_DIGITS}, by the convolutional network with augmentation",
-        f"{TASKS} --network convnet {IN_TEN} {DIGITS} {OF_CONVNET}",
-        "20 minutes on 2 cores", AUGMENTATION, OF_TASKS,
-        minus=WITHOUT, beside="mnist-convnet-ten-way.json"),
-    Run("mnist-two-rounds.json", "MNIST, in two rounds",
-        f"{COHERENT} {DIGITS} --rounds 2", "80 minutes on 2 cores", ROUNDS, OF_TASKS,
-        minus=ONCE, beside="mnist-augmented.json", how=IN_PARTS),
-    Run("mnist-ten-way-two-rounds.json", f"{ON_DIGITS}, in two rounds",
-        f"{COHERENT_CV} {IN_TEN} {DIGITS} --rounds 2", "20 minutes on 2 cores", ROUNDS, OF_TASKS,
-        minus=ONCE, beside="mnist-ten-way-augmented.json"),
-    Run("mnist-gradients.json", f"MNIST, {PLUS} and neighbours by gradients",
-        f"{COHERENT} {DIGITS} {GRADED}", "50 minutes on 2 cores", GRADIENTS, OF_TASKS,
-        minus=BY_PIXELS, beside="mnist-augmented.json", how=IN_PARTS),
-    Run("mnist-ten-way-gradients.json", f"{ON_DIGITS}, {PLUS} and neighbours by gradients",
-        f"{COHERENT_CV} {IN_TEN} {DIGITS} {GRADED}", "10 minutes on 2 cores", GRADIENTS, OF_TASKS,
-        minus=BY_PIXELS, beside="mnist-ten-way-augmented.json", how=IN_PARTS),
-    Run("mnist-convnet-ten-way-gradients.json",
-        f"{ON_DIGITS}, by the convolutional network with both",
-        f"{TASKS} --network convnet {IN_TEN} {DIGITS} {GRADED} {OF_CONVNET}",
-        "20 minutes on 2 cores", GRADIENTS, OF_TASKS,
-        minus=BY_PIXELS, beside="mnist-convnet-ten-way-augmented.json"),
-    Run("mnist-convnet-gradients.json", "MNIST, by the convolutional network with both",
-        f"{TASKS} --network convnet --runs 2 {DIGITS} {GRADED} {OF_CONVNET}",
-        "half an hour on 2 cores", GRADIENTS, OF_TASKS,
-        minus="With augmentation and gradients minus without either", beside="mnist-convnet.json"),
-    Run("fashion-gradients.json", "Fashion-MNIST, with neighbours by gradients",
-        f"{COHERENT} {FASHION} {GRADED} --separation 4", "40 minutes on 2 cores", GRADIENTS,
-        OF_TASKS, minus="By gradients at a separation of 4 minus by pixels at 2",
-        beside="fashion-coherence.json"),
-    Run("fashion-augmented.json", "Fashion-MNIST, with augmentation as well",
-        f"{COHERENT} {FASHION} {GRADED} --separation 4 --augmentation clothes",
-        "50 minutes on 2 cores", GRADIENTS, OF_TASKS,
-        minus=WITHOUT, beside="fashion-gradients.json"),
     Run("mnist-images.json", "MNIST, told that rows are images", f"{TEN_RUNS} {IMAGES}",
         "two hours on 2 cores", FRESH, OF_TASKS, how=IN_PARTS),
     Run("mnist-ten-way-images.json", f"{ON_DIGITS}, told that rows are images",
@@ -176,13 +114,49 @@ RUNS = (
     Run("mnist-ten-way-tuned.json", f"{ON_DIGITS}, from scratch, tuned for them",
         f"{TEN_RUNS} --classes 10 --n-labels 1 4 10 100 --methods xavier/fcn/scratch "
         "--rivals tuned-scratch", "a quarter of an hour on 2 cores", FRESH, OF_TASKS),
+    Run("fashion-coherence.json", "Fashion-MNIST, from pixels",
+        f"{COHERENT} {FASHION}", "40 minutes on 2 cores", FASHION_MNIST, OF_TASKS),
+    Run("fashion-gradients.json", "Fashion-MNIST, with HOG features",
+        f"{COHERENT} {OF_GRADIENTS} {FASHION} {GRADED} --separation 4",
+        "40 minutes on 2 cores", FASHION_MNIST, OF_TASKS,
+        minus="By HOG features at a separation of 4 minus by pixels at 2",
+        beside="fashion-coherence.json"),
+    Run("fashion-augmented.json", "Fashion-MNIST, with HOG features and augmentation",
+        f"{COHERENT} {OF_GRADIENTS} 'augmented-*' {FASHION} {GRADED} --separation 4 "
+        "--augmentation clothes",
+        "50 minutes on 2 cores", FASHION_MNIST, OF_TASKS,
+        minus=WITHOUT, beside="fashion-gradients.json"),
     Run("mnist-convnet.json", "MNIST, by the convolutional network",
         f"{TASKS} --network convnet --runs 2 --epochs 1 --n-perturbations 64",
-        "an hour on 2 cores", CONVNETS, OF_TASKS,
-        minus=MINUS_PERCEPTRON, beside="mnist-coherence.json"),
+        "an hour on 2 cores", CONVNETS, OF_TASKS),
+    Run("mnist-convnet-gradients.json", "MNIST, by the convolutional network with both",
+        f"{TASKS} --network convnet --runs 2 {DIGITS} {GRADED} {OF_CONVNET}",
+        "half an hour on 2 cores", CONVNETS, OF_TASKS,
+        minus="With augmentation and HOG features minus without",
+        beside="mnist-convnet.json"),
     Run("mnist-convnet-ten-way.json", f"{ON_DIGITS}, by the convolutional network",
         f"{TASKS} --network convnet {IN_TEN} {OF_CONVNET} convnet/scratch", "40 minutes on 2 cores",
-        CONVNETS, OF_TASKS, minus=MINUS_PERCEPTRON, beside="mnist-ten-way.json"),
+        CONVNETS, OF_TASKS),
+    Run("mnist-convnet-ten-way-augmented.json",
+        f"{ON_DIGITS}, by the convolutional network with augmentation",
+        f"{TASKS} --network convnet {IN_TEN} {DIGITS} {OF_CONVNET}",
+        "20 minutes on 2 cores", CONVNETS, OF_TASKS,
+        minus=WITHOUT, beside="mnist-convnet-ten-way.json"),
+    Run("mnist-convnet-ten-way-gradients.json",
+        f"{ON_DIGITS}, by the convolutional network with both",
+        f"{TASKS} --network convnet {IN_TEN} {DIGITS} {GRADED} {OF_CONVNET}",
+        "20 minutes on 2 cores", CONVNETS, OF_TASKS,
+        minus=BY_PIXELS, beside="mnist-convnet-ten-way-augmented.json"),
+    Run("mnist-rivals.json", "Rivals that know the images as they are",
+        f"{TASKS} --methods xavier/fcn/scratch --rivals rbf-svm label-spreading self-training "
+        "tuned-scratch", "an hour on 2 cores", RIVALS, ("accuracy",)),
+    Run("mnist-more-rivals.json", "Rivals on graphs and embeddings of the images",
+        f"{TASKS} --methods xavier/fcn/scratch --rivals shared-label-spreading "
+        "umap-logistic", "20 minutes on 2 cores", RIVALS, ("accuracy",)),
+    Run("mnist-image-rivals.json", "The strongest rival, told that rows are images",
+        f"{TASKS} {DIGITS} {GRADED} --methods xavier/fcn/scratch "
+        "--rivals gradients-shared-label-spreading", "five minutes on 2 cores", RIVALS,
+        ("accuracy",)),
     Run("embeddings.json", "Embedded sentences", "embeddings.py --draws 3",
         "five hours on one core", how=IN_PARTS),
     Run("embeddings-setfit.json", "SetFit, on the two new sets of sentences",
@@ -205,34 +179,15 @@ RUNS = (
     Run("choices.json", "Settings of coherence, asked on held-out images",
         "choose.py --questions separation augmentation neighbors images '*max_iter' 'features*'",
         "an hour on 2 cores", TIME, ("choices",), how="features of images aside"),
-    Run("choices-of-walks.json", "Walks and cells, asked on held-out images",
-        "choose.py --questions walk_length 'images, separation' 'images, cells'",
-        "40 minutes on 2 cores", TIME, ("choices",)),
-    Run("choices-of-rounds.json", "Two rounds and features of images, asked on held-out images",
-        "choose.py --questions rounds 'features, images'", "20 minutes on 2 cores", TIME,
-        ("choices",)),
-    Run("choices-of-time.json", "Less time for the same images, asked on held-out images",
-        "choose.py --questions batch_size '*in less time'", "15 minutes on 2 cores", TIME,
-        ("choices",)),
     Run("tuned-scratch.json", "A fine-tuning of scratch chosen for few labels",
         "tune_scratch.py --jobs 1", "40 minutes on one core"),
     Run("tuned-scratch-ten-way.json", "The same with the ten digits as classes",
         "tune_scratch.py --classes 10 --n-labels 1 10 --dataset mnist-held-out --jobs 1",
         "40 minutes on one core"),
-    Run("coherence-by-share.json", "Coherence with averaged kernels of L_uni",
-        "coherence.py --sections ablation --settings default uniformity_weight=0.111111 --runs 2",
-        "half an hour on one core"),
     Run("mnist-quick.json", "The quick preset", "mnist_tasks.py", "eight minutes on 2 cores"),
     Run("again-table-1.json", "Table 1 again, run 0, by the rewritten engine",
         f"{TASKS} --runs 1 --n-labels 5 20 {PAIR}", "an hour on 2 cores",
         beside="mnist-full.json"),
-    Run("again-coherence.json", "Coherence again, run 0, by the rewritten engine",
-        f"{TASKS} --runs 1 --n-labels 5 20 --methods xavier/fcn/ours+coherence xavier/fcn/scratch",
-        "six minutes on 2 cores", beside="mnist-coherence.json"),
-    Run("again-images.json", "Coherence of images again, runs 8 and 9, by the rewritten engine",
-        f"{TASKS} --first-run 8 --runs 2 {DIGITS} {GRADED} "
-        "--methods xavier/fcn/ours+coherence features+logistic", "half an hour on 2 cores",
-        beside="mnist-images.json"),
     Run("again-convnet.json", "The convolutional network again, run 0, by the rewritten engine",
         f"{TASKS} --runs 1 --network convnet --epochs 1 --n-perturbations 64 --n-labels 5 "
         "--methods convnet/ours convnet/scratch", "25 minutes on 2 cores",
@@ -246,8 +201,8 @@ RUNS = (
         "xavier/fcn/ours+coherence xavier/fcn/scratch --device cuda",
         "a minute and a half on one H100 and 16 cores"),
     Run("photographs-hour.json", "CIFAR-10 from learned views, on all images",
-        "photographs.py --preset hour --methods 'views: *' 'views, then neighbours: *' "
-        "'NT-Xent: *' 'fresh weights, strong views' FixMatch --long-n-labels 25",
+        "photographs.py --preset hour --methods 'views: *' 'NT-Xent: *' "
+        "'fresh weights, strong views' FixMatch --long-n-labels 25",
         "an hour and a half on one core"),
     Run("photographs-scenes.json", "Scenes from learned views, on a set where nothing was chosen",
         "photographs.py --set scenes --preset hour --methods 'views: *' 'NT-Xent: *' "
@@ -280,7 +235,7 @@ APPENDICES = {
     "appendix-mnist": Appendix(
         "MNIST in full",
         "In short: [MNIST and its rivals](mnist.md).",
-        (RIVALS, COHERENCE, AUGMENTATION, ROUNDS, GRADIENTS, FRESH, CONVNETS),
+        (FRESH, FASHION_MNIST, CONVNETS, RIVALS),
     ),
     "appendix-settings": Appendix(
         "Settings in full",

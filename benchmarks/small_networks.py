@@ -46,8 +46,6 @@ from sklearn_mmdinit import (
 
 DIGITS = {"n_labels": 50, "draws": 4}
 FEW_IMAGES = {"n_labels": 100, "draws": 3}
-SMALL_STEPS: dict[str, Any] = {"coherence": "auto", "n_perturbations": 8, "batch_size": 8}
-"""What the guide advises for networks of one's own."""
 
 N_NEIGHBORS = 10
 
@@ -123,14 +121,14 @@ def measure(name: str, seed: int, max_iter: Any, task: Task) -> dict[str, Any]:
         images = Coherence(embedding=OrientedGradients(), augmentation=RandomAffine())
         init = MMDInitializer(n_classes=len(np.unique(task.y)), coherence=images, **common)
         learned = MLPClassifier()
-        fresh = MLPClassifier(init.hidden_layer_sizes, warm_start_from=None)
+        fresh = MLPClassifier(init.hidden_layer_sizes)
         rivals = {SPREADING: by_spreading(task)}
     else:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             net = NETWORKS[name]()
-        init = MMDInitializer(module=net, **SMALL_STEPS, **common)
-        learned, fresh, rivals = NetClassifier(), NetClassifier(net, warm_start_from=None), {}
+        init = MMDInitializer(module=net, coherence="auto", **common)
+        learned, fresh, rivals = NetClassifier(), NetClassifier(net), {}
     start = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -187,7 +185,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             log.append({"key": keys[record["task"]], "jobs": n_jobs} | record)
             command.say(options, f"{record['task']}: learned in {record['seconds']:.0f} s")
     records = [{k: v for k, v in log.records[key].items() if k != "key"} for key in keys.values()]
-    settings = {"tasks": names, "digits": DIGITS, IMAGES: FEW_IMAGES, "networks": SMALL_STEPS}
+    settings = {"tasks": names, "digits": DIGITS, IMAGES: FEW_IMAGES}
     publish(parser, options, {"settings": settings, "records": records}, [*SMALL_NETWORK_TABLES])
 
 

@@ -17,11 +17,13 @@ Run it (about twenty minutes on two cores), or a part::
     python benchmarks/speed.py --sections step modules
     python benchmarks/speed.py --against ../worktree-of-an-earlier-commit
 
-With ``--against`` it writes nothing, and only prints the seconds of the library's steps by another
-checkout of the package and by this one.
+With ``--against`` it measures the library's steps and whole fits with coherence by another checkout
+of the package and by this one, in turns, and writes ``speed-against.json``. A fit is timed only if
+L_coh at its end differs by less than 5 % between the two.
 Leave the machine alone meanwhile: another program that uses its cores shows in every figure.
 """
 
+import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -31,16 +33,24 @@ from typing import Any
 import torch
 
 from protocol import command
+from protocol.store import commit, provenance, write_json
 from reporting.tables import publish
 from reporting.time_tables import SPEED_KINDS
 from timing.checks import check_learning, check_outputs
 from timing.classifier_fits import check_training, measure_fits
-from timing.probe import compare, measure_coherent_fits, measure_peak
+from timing.probe import (
+    Fit,
+    compare_fits,
+    compare_steps,
+    measure_coherent_fits,
+    measure_peak,
+)
 from timing.steps import Step, measure_modules, measure_steps
 
 SECTIONS = ("step", "fine-tuning", "fits", "modules")
 PAPER = Step()
 ROUNDS = 5  # of what is timed in turns
+FIT_ROUNDS = 3  # of whole fits beside another checkout, which take minutes
 # The first ConvNet is that of ``mnist_tasks.py --network convnet``, the last that of PyTorch's
 # example of MNIST.
 MODULES = {
@@ -48,7 +58,14 @@ MODULES = {
     "sequential": replace(PAPER, network="sequential"),
     **{f"convnet {w}": Step("convnet", n_perturbations=64, width=w) for w in (8, 16, 32)},
 }
-COHERENT = {"coherent": replace(PAPER, n_perturbations=32, coherent=True)}
+FITS = {
+    "digits": Fit((64, 64), 10),
+    **{
+        f"{n:,} x {p}": Fit((392, 392, 392), 4, n, p)
+        for n, p in ((300, 20), (2_000, 30), (20_000, 50))
+    },
+}
+LARGE = {"60,000 images": Fit((392, 392, 392), 10, 60_000, images=True)}
 
 
 def check_agreement(sections: Sequence[str], device: str) -> dict[str, Any]:
@@ -83,18 +100,29 @@ def figures_of(section: str, device: str) -> dict[str, Any]:
     return {"modules": measure_modules(steps, ROUNDS), "module_memory": memory}
 
 
+def measure_against(options: argparse.Namespace) -> dict[str, Any]:
+    """Steps and fits by another checkout and by this one, and what they were made with."""
+    steps = {name: replace(step, device=options.device) for name, step in MODULES.items()}
+    measured = {
+        "steps": compare_steps(options.against, steps, 2 * ROUNDS),
+        "fits": compare_fits(options.against, FITS | (LARGE if options.large else {}), FIT_ROUNDS),
+    }
+    commits = {"old": commit(options.against.resolve()), "new": commit()}
+    about = {"device": options.device, "threads": torch.get_num_threads(), "commits": commits}
+    return about | provenance() | measured
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     parser = command.command_parser(__file__, __doc__)
     add = parser.add_argument
     add("--sections", nargs="+", choices=SECTIONS, default=SECTIONS, help="default: all")
     add("--device", default="cpu", help="of all but 'fine-tuning' (default: cpu)")
     add("--output", type=Path, default=command.OUTPUT, help="folder of results")
-    add("--against", type=Path, help="a checkout of the package whose steps to compare with")
+    add("--against", type=Path, help="a checkout of the package to compare steps and fits with")
+    add("--large", action="store_true", help="with --against: a fit of 60,000 images too")
     options = parser.parse_args(argv)
     if options.against:
-        steps = MODULES | COHERENT
-        steps = {name: replace(step, device=options.device) for name, step in steps.items()}
-        compare(options.against, steps, rounds=10)
+        write_json(options.output / "speed-against.json", measure_against(options))
         return
     with command.refusing(parser):
         agreement = check_agreement(options.sections, options.device)

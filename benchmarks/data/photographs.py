@@ -1,4 +1,4 @@
-"""Photographs in three channels: CIFAR-10, CIFAR-100, SVHN, and any folder of images of one size.
+"""Photographs in three channels: CIFAR-10, and any folder of images of one size.
 
 :func:`load_photographs` reads the files as first published, which torchvision keeps too, or a
 folder ``train/CLASS`` and ``test/CLASS``. It asks OpenML for CIFAR-10 where it finds neither. A
@@ -6,7 +6,6 @@ pickle is opened only if its digest is known.
 """
 
 import hashlib
-import io
 import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 from PIL import Image
-from scipy.io import loadmat
 from sklearn.datasets import fetch_openml
 
 from data.datasets import Report
@@ -32,14 +30,6 @@ CIFAR_10 = (
         "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
     },
     {"test_batch": "40351d587109b95175f43aff81a1287e"},
-)
-CIFAR_100 = (
-    {"train": "16019d7e3df5f24257cddd939b257f8d"},
-    {"test": "f0ef6b0ae62326f3e7ffdfab6717acfc"},
-)
-SVHN = (
-    {"train_32x32.mat": "e26dedcc434d2e4c54c9b2d4a06d8373"},
-    {"test_32x32.mat": "eb5a983be6a315427106f1b164d9cef3"},
 )
 _N_TRAIN = 50_000  # of CIFAR-10 where both parts are in one array
 
@@ -80,16 +70,9 @@ def _checked(path: Path, md5: str) -> bytes:
 
 def _of_pickles(folder: Path, files: dict[str, str]) -> Part:
     parts = [pickle.loads(_checked(folder / f, md5), encoding="bytes") for f, md5 in files.items()]
-    labels = [part.get(b"labels", part.get(b"fine_labels")) for part in parts]
+    labels = [part[b"labels"] for part in parts]
     images = np.concatenate([part[b"data"] for part in parts])
     return images.reshape(-1, 3, 32, 32), np.concatenate(labels)
-
-
-def _of_matlab(folder: Path, files: dict[str, str]) -> Part:
-    """Of one file, in which images are the last axis and the digit 0 is class 10."""
-    ((name, md5),) = files.items()
-    arrays = loadmat(io.BytesIO(_checked(folder / name, md5)))
-    return np.ascontiguousarray(arrays["X"].transpose(3, 2, 0, 1)), arrays["y"].ravel() % 10
 
 
 def _of_binaries(folder: Path, files: dict[str, str]) -> Part:
@@ -126,8 +109,6 @@ _LAYOUTS: dict[str, dict[str, Layout]] = {
         "cifar-10-batches-py": (_of_pickles, CIFAR_10),
         "cifar-10-batches-bin": (_of_binaries, CIFAR_10),
     },
-    "cifar-100": {"cifar-100-python": (_of_pickles, CIFAR_100)},
-    "svhn": {"svhn": (_of_matlab, SVHN)},
 }
 """Of each set the folders in which it may be, how one is read, and the files of its two parts."""
 _OF_IMAGES: Layout = _of_images, ({"train": ""}, {"test": ""})

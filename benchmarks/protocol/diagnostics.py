@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from sklearn_mmdinit import MMDObjective
-from sklearn_mmdinit.networks.info import perturbed_logits
+from sklearn_mmdinit._base.random_streams import StepRandom
+from sklearn_mmdinit.networks.info import inspect_module, perturbed_logits
 
 _SCALE = math.sqrt(0.5)
 
@@ -31,9 +31,7 @@ def prediction_samples(
     whether those of network k depend on the input.
     """
     rows = torch.from_numpy(np.asarray(X, np.float32))
-    # The objective's own inspection and draws.
-    objective = MMDObjective(generator=torch.Generator().manual_seed(seed))
-    info, random = objective._info_and_random(network, rows)
+    info, random = inspect_module(network, rows), StepRandom(seed, rows.device)
     with torch.no_grad():
         logits = perturbed_logits(network, info, rows, n_perturbations, perturbation_scale, random)
     return np.asarray(logits.softmax(-1))

@@ -55,11 +55,21 @@ class Bench:
         """``random_state`` of what a run learns; 0 in run 0 of seed 0."""
         return int(self.options.seed + run)
 
-    def learn(self, initializer: BaseEstimator, name: str) -> Pretrained:
-        """Theta0 learned from the unlabelled images, where every command keeps and finds it."""
+    def learn(
+        self, initializer: BaseEstimator, name: str, rows: np.ndarray | None = None
+    ) -> Pretrained:
+        """Theta0 learned from the unlabelled images, where every command keeps and finds it.
+
+        ``rows`` are these images in the shape that another network takes.
+        """
+        rows, digest = (
+            (self.X_unlabelled, self.X_digest) if rows is None else (rows, data_digest(rows))
+        )
         initializer.set_params(verbose=0 if self.options.quiet else 1)
-        path = path_of(initializer, name, self.options.output / "theta0", self.X_digest)
-        return learn(path, initializer, self.X_unlabelled)
+        path = path_of(initializer, name, self.options.output / "theta0", digest)
+        if not path.exists():
+            self.say(f"learning theta0 of {name}, epochs: {initializer.get_params()['max_iter']}")
+        return learn(path, initializer, rows)
 
     def fine_tuned(self, name: str, learned: Pretrained, as_paper: bool | None) -> Contender:
         """The recommended network from a theta0, under a name of its own."""

@@ -20,16 +20,15 @@ from itertools import product
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.pipeline import Pipeline, make_pipeline
 
 from protocol.networks import ConvNet, NormalizedPerceptron
 from protocol.tasks import TRAIN_ROWS_PER_N, VALIDATION_ROWS_PER_N
 from protocol.theta0s import Pretrained, theta0_digest
-from rivals.starts import RandomLabels
+from rivals.random_labels import RandomLabels
 from sklearn_mmdinit import (
     MLP,
     Coherence,
@@ -58,7 +57,6 @@ METHODS = tuple(
 
 SCRATCH = "xavier/fcn/scratch"
 FEATURES = "features+logistic"
-FEATURES_CV = "features+logistic-cv"
 FEATURES_THETA0 = "xavier/fcn/ours+coherence"
 
 # The paper has no network with batch normalization that its own objective has learned.
@@ -72,7 +70,7 @@ CONVNET_METHODS = ("convnet/ours", CONVNET_FEATURES_THETA0, CONVNET_SCRATCH)
 
 # The features stand behind the network whose they are.
 _place = METHODS.index(FEATURES_THETA0) + 1
-NAMES = (*METHODS[:_place], FEATURES, FEATURES_CV, *METHODS[_place:])
+NAMES = (*METHODS[:_place], FEATURES, *METHODS[_place:])
 CONVNET_NAMES = ("convnet/ours", CONVNET_FEATURES_THETA0, CONVNET_FEATURES, CONVNET_SCRATCH)
 NAMES_OF = {"mlp": NAMES, "convnet": CONVNET_NAMES}
 """By the name that ``--network`` takes, the rows in the order of the tables."""
@@ -82,7 +80,7 @@ def theta0_of(name: str) -> str:
     """The network whose theta0 a method starts from, if it has one."""
     if name == CONVNET_FEATURES:
         return CONVNET_FEATURES_THETA0
-    return FEATURES_THETA0 if name in (FEATURES, FEATURES_CV) else name
+    return FEATURES_THETA0 if name == FEATURES else name
 
 
 def select_names(
@@ -130,8 +128,7 @@ class NetworkSettings:
     """What of a network and its pre-training the command line decides.
 
     ``epochs``, ``n_perturbations`` and ``kernels`` are of the paper's objective; with coherence
-    there are ``coherent_epochs`` epochs (None: as many as it takes itself), ``rounds`` times, each
-    round with neighbours among the last hidden activations of the one before.
+    there are ``coherent_epochs`` epochs (None: as many as it takes itself).
     """
 
     hidden_layer_sizes: tuple[int, ...] = (392, 392, 392)
@@ -144,7 +141,6 @@ class NetworkSettings:
     augmentation: str = "none"
     neighbors: str = "pixels"
     separation: float = 2.0
-    rounds: int = 1
 
     @classmethod
     def of(cls, options: argparse.Namespace) -> Self:
@@ -169,20 +165,11 @@ class NetworkSettings:
             augmentation=AUGMENTATIONS[self.augmentation],
         )
         changed = repr(coherence) != repr(Coherence())
-        initializer = MMDInitializer(
+        return MMDInitializer(
             **params,
             max_iter="auto" if self.coherent_epochs is None else self.coherent_epochs,
             coherence=coherence if changed else "auto",
         )
-        return in_rounds(initializer, coherence, self.rounds)
-
-
-def in_rounds(initializer: BaseEstimator, coherence: Coherence, rounds: int) -> BaseEstimator:
-    """The initializer, in each round with neighbours among the activations of the one before."""
-    for _ in range(1, rounds):
-        before = clone(initializer)
-        initializer.set_params(coherence=clone(coherence).set_params(embedding=before))
-    return initializer
 
 
 # Channels of the ConvNet's first convolution, half those of the second: so many that a fit of 400
@@ -316,18 +303,9 @@ def network_contender(
 
 
 def features_contender(name: str, X: np.ndarray, theta0: Pretrained, C: float = 100.0) -> Contender:
-    """A classifier on the features of a theta0; it needs no validation rows, and trains on all."""
+    """A regression on the features of a theta0; it needs no validation rows, and trains on all."""
     features = copy.copy(theta0.initializer).set_params(device="cpu", verbose=0)
     classifier = LogisticRegression(C=C, max_iter=1000)
-    if name == FEATURES_CV:
-        # A strong penalty is best where each digit is a class, a weak one where several are.
-        # Not stratified: a class may have fewer labels than there are folds. From N = 5 on no fold
-        # is without one of two classes but by the rarest of chances.
-        classifier = GridSearchCV(
-            LogisticRegression(max_iter=1000),
-            {"C": [0.3, 1.0, 3.0, 10.0, 30.0]},
-            cv=KFold(5, shuffle=True, random_state=0),
-        )
     # Frozen: a clone of a pipeline would learn theta0 again, from the few rows of a fold.
     pipeline = make_pipeline(FrozenEstimator(features), classifier)
     # The first step is theta0 itself, whose features have unit norm.

@@ -24,6 +24,7 @@ from torch.utils.data import DataLoader
 from data.datasets import Report
 from data.photographs import Photographs
 from data.views import Pairs, as_floats
+from protocol.methods import PAPER_TERMS
 from protocol.networks import ResNetBody
 from protocol.store import Log, code_digest, deciding_versions, digest_of, write_atomically
 from protocol.tasks import seed_of
@@ -37,7 +38,6 @@ FORM = 2
 N_NEIGHBORS, N_VOTERS, N_AT_A_TIME = 10, 20, 1000
 SEPARATION, START_RATE, LABEL_RATE, FINE_RATE = 8.0, 2e-3, 1e-3, 3e-4
 LOGISTIC_C = 3.0  # of rows of length 1
-SURE = 0.8  # share of the images whose pseudo-labels a student learns
 
 
 @dataclass(frozen=True)
@@ -48,28 +48,25 @@ class Setting:
     test_images: int
     width: int
     stride: int  # of the first convolution
-    epochs: int  # of the starts; of the second stage half as many
+    epochs: int  # of the starts
     pairs: int  # a step
     perturbations: int  # K of the paper's terms, and their images a step
     steps: int  # of fine-tuning
-    student_epochs: int
     fixmatch_steps: int  # of FixMatch from a start
 
     def of_start(self) -> dict[str, int]:
         """What a start depends on."""
-        idle = ("steps", "student_epochs", "fixmatch_steps")
+        idle = ("steps", "fixmatch_steps")
         return {name: value for name, value in asdict(self).items() if name not in idle}
 
 
 PRESETS = {
-    "cpu": Setting(5_000, 2_000, 16, 2, 15, 128, 4, 120, student_epochs=4, fixmatch_steps=150),
-    "hour": Setting(50_000, 10_000, 16, 2, 24, 256, 4, 200, student_epochs=2, fixmatch_steps=400),
-    "gpu": Setting(50_000, 10_000, 64, 1, 188, 512, 8, 300, student_epochs=8, fixmatch_steps=3000),
+    "cpu": Setting(5_000, 2_000, 16, 2, 15, 128, 4, 120, fixmatch_steps=150),
+    "hour": Setting(50_000, 10_000, 16, 2, 24, 256, 4, 200, fixmatch_steps=400),
 }
 CELLS: dict[str, dict[str, Any]] = {
     "cpu": {"n_labels": (4, 25), "draws": 3},
     "hour": {"n_labels": (1, 4, 25), "draws": 5},
-    "gpu": {"n_labels": (1, 4, 25, 100, 400), "draws": 5},
 }
 """What a preset measures unless the command line says otherwise."""
 
@@ -97,7 +94,7 @@ class Bench:
         seed: int = 0,
         device: str = "cpu",
         seconds: float | None = None,
-        verbose: int | str = 0,
+        verbose: bool = False,
         report: Report = lambda line: None,
     ) -> None:
         self.setting, self.log, self.seed, self.device = setting, log, seed, device
@@ -166,21 +163,22 @@ def _with_head(body: ResNetBody, n_classes: int = 0) -> nn.Module:
     return module.to(next(body.parameters()).device).train()
 
 
-def _learn(bench: Bench, body: ResNetBody, neighbours: Any = None, **params: Any) -> ResNetBody:
-    """Coherence of two views of each image, without the paper's terms unless they are given."""
-    weights = dict.fromkeys(("uniformity_weight", "degeneracy_weight", "detachment_weight"), 0.0)
+def _learn(bench: Bench, **params: Any) -> ResNetBody:
+    """Coherence of two views of each image; the paper's terms too if their weights are given."""
+    body = bench.fresh_body()
     with warnings.catch_warnings():
         # The number of epochs is given: that the loss still falls is no news.
         warnings.simplefilter("ignore", ConvergenceWarning)
         mmd_init_(
             _with_head(body, bench.data.n_classes),
-            DataLoader(Pairs(bench.X, bench.setting.pairs, neighbours), batch_size=None),
+            DataLoader(Pairs(bench.X, bench.setting.pairs), batch_size=None),
             views=2,
             coherence=Coherence(separation=SEPARATION, augmentation=bench.view),
             learning_rate_init=START_RATE,
             random_state=bench.seed,
             verbose=bench.verbose,
-            **{"max_iter": bench.setting.epochs} | weights | params,
+            max_iter=bench.setting.epochs,
+            **params,
         )
     return body
 
@@ -188,15 +186,7 @@ def _learn(bench: Bench, body: ResNetBody, neighbours: Any = None, **params: Any
 def _with_paper(bench: Bench) -> ResNetBody:
     """The paper's terms beside it, of few networks and images."""
     n = bench.setting.perturbations
-    paper = {"uniformity_weight": 1.0, "degeneracy_weight": 0.4, "detachment_weight": 1.0}
-    return _learn(bench, bench.fresh_body(), n_perturbations=n, batch_size=n, **paper)
-
-
-def _then_neighbours(bench: Bench) -> ResNetBody:
-    """A second stage: half of the pairs are neighbours among the features of the first."""
-    first = made_start(bench, VIEWS)
-    epochs = max(bench.setting.epochs // 2, 1)
-    return _learn(bench, deepcopy(first.body), first.neighbours, max_iter=epochs)
+    return _learn(bench, n_perturbations=n, batch_size=n, **PAPER_TERMS)
 
 
 def _contrastive(bench: Bench) -> ResNetBody:
@@ -215,10 +205,9 @@ def _endless(bench: Bench, size: int) -> Any:
     return chain.from_iterable(repeat(Pairs(bench.X, size)))
 
 
-VIEWS, NEIGHBOURS, CONTRASTIVE = "views", "views, then neighbours", "NT-Xent"
+VIEWS, CONTRASTIVE = "views", "NT-Xent"
 STARTS: dict[str, Callable[[Bench], ResNetBody]] = {
-    VIEWS: lambda bench: _learn(bench, bench.fresh_body()),
-    NEIGHBOURS: _then_neighbours,
+    VIEWS: _learn,
     "views and the paper's terms": _with_paper,
     CONTRASTIVE: _contrastive,
 }
@@ -242,8 +231,6 @@ def made_start(bench: Bench, start: str) -> Made:
     before = bench.clock()
     body = STARTS[start](bench)
     seconds = bench.clock() - before
-    if start == NEIGHBOURS:
-        seconds += records[start_key(bench, VIEWS)]["seconds"]
     write_atomically(path, lambda part: torch.save(body.state_dict(), part))
     made, y = _described(bench, body.state_dict()), bench.data.y
     voters = _nearest(made.X_test, made.X, N_VOTERS).cpu().numpy()
@@ -344,7 +331,6 @@ def _trained(
     y: np.ndarray,
     rate: float = LABEL_RATE,
     steps: int = 0,
-    label_smoothing: float = 0.0,
 ) -> np.ndarray:
     """Classes of the test images by a network that learns random views of the rows."""
     size = bench.setting.pairs // 4
@@ -352,7 +338,7 @@ def _trained(
 
     def loss() -> torch.Tensor:
         x, labels = _draw(bench, rows, y, size)
-        return cross_entropy(net(bench.view(x)), labels, label_smoothing=label_smoothing)
+        return cross_entropy(net(bench.view(x)), labels)
 
     bench.optimise(net, loss, rate, steps)
     return _predicted(bench, net)
@@ -362,18 +348,6 @@ def _fine_tuned(bench: Bench, made: Made, labelled: np.ndarray) -> np.ndarray:
     """First the last layer, by a logistic regression, then all layers."""
     net = _with_fitted_layer(bench, made, labelled)
     return _trained(bench, net, labelled, bench.data.y, FINE_RATE, bench.setting.steps)
-
-
-def _student(bench: Bench, made: Made, labelled: np.ndarray) -> np.ndarray:
-    """From the start, of the surest labels that label spreading gives."""
-    scores = _spread(bench, made, labelled)
-    scores = scores / np.maximum(scores.sum(axis=1, keepdims=True), np.finfo(np.float32).tiny)
-    sure, y = scores.max(axis=1), scores.argmax(axis=1)
-    y[labelled], sure[labelled] = bench.data.y[labelled], 1.0
-    rows = np.flatnonzero(sure >= np.quantile(sure, 1.0 - SURE))
-    steps = bench.setting.student_epochs * max(len(rows) // (bench.setting.pairs // 4), 1)
-    net = _classifier(bench, deepcopy(made.body))
-    return _trained(bench, net, rows, y, steps=steps, label_smoothing=0.1)
 
 
 def _fresh(bench: Bench, made: None, labelled: np.ndarray) -> np.ndarray:
@@ -415,7 +389,6 @@ _OF_A_START = {
     "logistic": Method(_logistic),
     "label spreading": Method(_label_spreading),
     "fine-tuned": Method(_fine_tuned),
-    "student": Method(_student, is_long=True),
     "FixMatch": Method(_fixmatch, is_long=True),
 }
 METHODS = {

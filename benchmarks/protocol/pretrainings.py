@@ -25,12 +25,10 @@ class Variant:
     changes: dict[str, Any]
     C: float | None = None
     as_paper: bool | None = None  # how the network is fine-tuned, as in network_contender
-    rounds: int = 1
 
     def initializer(self, hidden_layer_sizes: Sequence[int], **params: Any) -> BaseEstimator:
         initializer = MMDInitializer(hidden_layer_sizes, coherence=Coherence(), **params)
-        initializer.set_params(**self.changes)
-        return methods.in_rounds(initializer, initializer.coherence, self.rounds)
+        return initializer.set_params(**self.changes)
 
 
 def measure_variants(variants: Sequence[Variant], bench: Bench) -> dict[str, list[dict[str, Any]]]:

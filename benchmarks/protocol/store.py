@@ -103,9 +103,9 @@ def deciding_versions() -> dict[str, str]:
 
 
 # Of the package's files, what learns no theta0.
-LEARNS_NOTHING = frozenset({
-    "__init__", "classifiers", "fine_tuning",
-})  # fmt: skip
+LEARNS_NOTHING = frozenset(
+    {"__init__", "classifiers", "embedding_classifier", "fine_tuning", "warm_start"}
+)
 
 
 @cache
@@ -132,9 +132,9 @@ def code_digest(
 
 
 @cache
-def commit() -> str | None:
-    """The commit that this file is of; None in a copy without its history."""
-    return _git("rev-parse", "HEAD")
+def commit(folder: Path = Path(__file__).parent) -> str | None:
+    """The commit that this file, or a folder, is of; None in a copy without its history."""
+    return _git("rev-parse", "HEAD", folder=folder)
 
 
 def hardware() -> dict[str, Any]:
@@ -150,8 +150,8 @@ def hardware() -> dict[str, Any]:
     }
 
 
-def _git(*arguments: str) -> str | None:
-    command = ["git", "-C", str(Path(__file__).parent), *arguments]
+def _git(*arguments: str, folder: Path = Path(__file__).parent) -> str | None:
+    command = ["git", "-C", str(folder), *arguments]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)
     except (OSError, subprocess.SubprocessError):

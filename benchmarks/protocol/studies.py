@@ -11,11 +11,11 @@ import numpy as np
 from protocol import command
 from protocol.diagnostics import dead_neuron_ratio, degenerate_softmax_ratio, prediction_samples
 from protocol.evaluation import Bench, load_scaled
-from protocol.methods import KERNELS, NetworkSettings, initializer_of
+from protocol.methods import KERNELS, PAPER_TERMS, NetworkSettings, initializer_of
 from protocol.store import Log, digest_of
 from protocol.tasks import diagnostics_seed, shuffled_rows
 from protocol.theta0s import Pretrained, fit_key, theta0_digest
-from sklearn_mmdinit import MMDInitializer, Theta0
+from sklearn_mmdinit import Theta0
 
 # What the appendix measures of a theta0
 
@@ -84,7 +84,11 @@ def measure_densities(theta0: Theta0, X: np.ndarray, *, seed: int) -> dict[str, 
 # Five epochs over 60,000 images in mini-batches of 32.
 PAPER_STEPS = 9375
 
-WINDOW = 100
+
+def _other_than_paper(changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The changes without the paper's own values, which have one name in files: "auto"."""
+    paper = {"perturbation_scale": PERTURBATION_SCALE, **PAPER_TERMS}
+    return {name: value for name, value in changes.items() if value != paper.get(name)}
 
 
 @dataclass(frozen=True)
@@ -101,7 +105,7 @@ class Appendix(Bench):
 
     def initializer(self, changes: Mapping[str, Any], run: int = 0) -> Any:
         initializer: Any = initializer_of(self.method, self.network, random_state=self.seed_of(run))
-        return initializer.set_params(window=WINDOW).set_params(**changes)
+        return initializer.set_params(**_other_than_paper(changes))
 
     def key(self, changes: Mapping[str, Any], run: int = 0) -> str:
         """What stands for a theta0 and its ratios before it is learned."""
@@ -110,8 +114,7 @@ class Appendix(Bench):
 
     def learned(self, changes: Mapping[str, Any], run: int = 0) -> Pretrained:
         """Theta0; with the paper's own values where ``mnist_tasks.py`` keeps and finds it too."""
-        paper = MMDInitializer().get_params()
-        other = [f"{name}={value:g}" for name, value in changes.items() if value != paper[name]]
+        other = [f"{name}={value:g}" for name, value in _other_than_paper(changes).items()]
         return self.learn(self.initializer(changes, run), "_".join([self.method, *other]))
 
     def fresh(self, changes: Mapping[str, Any] | None = None, run: int = 0) -> Theta0:

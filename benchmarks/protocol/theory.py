@@ -39,22 +39,13 @@ def perturbation_norm_tail_bound(
 ) -> np.ndarray:
     r"""Upper bound of the probability that a perturbation leaves a ball (Theorem 1).
 
-    For :math:`\epsilon \sim N(0, \mathrm{diag}(\sigma_1^2, \dots, \sigma_m^2))` and
-    :math:`\alpha_* = \max_i \sigma_i^2`,
-
-    .. math:: P(\|\epsilon\| \ge r) \le \exp(-\tfrac18 \min\{\eta^2, m \eta\}),
-              \quad \eta = \frac{r^2}{m \alpha_*} - 1, \quad r^2 > m \alpha_*.
-
-    The proof passes through a sharper bound, ``form="sub_exponential"``: with
-    :math:`\sigma_*^2 = \sum_i \sigma_i^2` and :math:`\nu_*^2 = \sum_i \sigma_i^4`,
-
-    .. math:: P(\|\epsilon\| \ge r) \le \exp(-\tfrac18 \min\{
-              (r^2 - \sigma_*^2)^2 / \nu_*^2,\; (r^2 - \sigma_*^2) / \alpha_*\}),
-              \quad r^2 > \sigma_*^2.
-
-    This bound is never above the theorem's and holds for smaller radii. It is much lower for a
-    large network: with equal :math:`\sigma_i` its first term is :math:`m \eta^2`, not
-    :math:`\eta^2`. The result has the shape of `radius`, the r, and may underflow to 0.
+    For :math:`\epsilon \sim N(0, \mathrm{diag}(\sigma_i^2))`, :math:`\alpha_* = \max \sigma_i^2`
+    and :math:`\eta = r^2 / (m \alpha_*) - 1`, where :math:`r^2 > m \alpha_*`, the theorem is
+    :math:`P(\|\epsilon\| \ge r) \le \exp(-\min\{\eta^2, m \eta\} / 8)`. Its proof passes through
+    a bound that is never above it and holds for smaller radii, ``form="sub_exponential"``: with
+    :math:`\sigma_*^2 = \sum_i \sigma_i^2 < r^2` and :math:`\nu_*^2 = \sum_i \sigma_i^4` it has
+    :math:`\min\{(r^2 - \sigma_*^2)^2 / \nu_*^2, (r^2 - \sigma_*^2) / \alpha_*\}` in its place. The
+    result has the shape of `radius`, the r, and may underflow to 0.
     """
     # The bounds depend only on ratios. All are divided by the largest deviation, so that no square
     # under- or overflows.
@@ -86,12 +77,8 @@ def mean_vertex_distances(probabilities: np.ndarray) -> np.ndarray:
 def class_probability_lower_bound(mean_distance: np.ndarray, n_classes: int) -> np.ndarray:
     r"""Lower bound of the share of inputs that a network assigns to a class (Theorem 2).
 
-    .. math:: P_x(f(x) \in A_i) \ge 1 - \sqrt{d} \; E_x \|v^{(i)} - f(x)\|,
-
-    where :math:`A_i` holds the predictions whose i-th entry is the largest and :math:`v^{(i)}`
-    is the i-th vertex of the simplex; 0 if that is negative. If the mean distance is below
-    :math:`1/\sqrt{d}`, the class is therefore predicted for some input, which is the purpose of the
-    softmax degeneracy loss.
+    It is :math:`1 - \sqrt{d} \, E_x \|v^{(i)} - f(x)\|`, or 0 if that is negative: a class whose
+    mean distance is below :math:`1/\sqrt{d}` is predicted for some input.
     """
     return np.maximum(1.0 - math.sqrt(n_classes) * mean_distance, 0.0)
 
@@ -117,13 +104,10 @@ class JacobianRowNormMoments(NamedTuple):
 def jacobian_row_norm_moments(n_in: int) -> JacobianRowNormMoments:
     r"""Moments of the norm of one layer's Jacobian row (Theorem 3, at finite width).
 
-    Theorem 3 says that :math:`\|J^{(k)}\| \approx 1` for sufficiently large :math:`n_{in}` when
-    weights are drawn from :math:`N(0, \sigma^2)` with :math:`\sigma^2 = 2 / n_{in}` (He et al.,
-    2015). The squared norm is a sum of :math:`n_{in}` independent terms
-    :math:`w^2 b`, :math:`b \sim \mathrm{Bernoulli}(1/2)`, with :math:`E[w^2 b] = \sigma^2 / 2` and
-    :math:`E[w^4 b] = 3 \sigma^4 / 2`, so that :math:`E\|J^{(k)}\|^2 = 1` and
-    :math:`\mathrm{Var}\|J^{(k)}\|^2 = 5 / n_{in}`. If N units are active, the squared norm
-    is :math:`\sigma^2 \chi^2_N`. The mean of the norm itself is the binomial sum over N of
+    The squared norm is a sum of :math:`n_{in}` independent terms :math:`w^2 b` with He's weights
+    :math:`w \sim N(0, \sigma^2)`, :math:`\sigma^2 = 2 / n_{in}`, and :math:`b \sim
+    \mathrm{Bernoulli}(1/2)`: its mean is 1 and its variance :math:`5 / n_{in}`. If N units are
+    active, it is :math:`\sigma^2 \chi^2_N`, and the mean of the norm is the binomial sum over N of
     :math:`\sigma \sqrt2\, \Gamma((N + 1)/2) / \Gamma(N/2)`, computed exactly.
     """
     n_active = np.arange(n_in + 1)

@@ -5,7 +5,6 @@ after it was cut off. What is read back was written by these commands into their
 like any pickle, do not put another's file there.
 """
 
-import argparse
 import math
 import time
 from dataclasses import dataclass
@@ -16,7 +15,6 @@ import joblib
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 
-from protocol.command import say
 from protocol.store import (
     code_digest,
     commit,
@@ -30,7 +28,7 @@ from sklearn_mmdinit import Theta0
 # Keys
 
 # What changes nothing in the result, of an initializer and of those within it.
-IDLE_PARAMETERS = {"verbose", "memory", "n_jobs", "checkpoint"}
+IDLE_PARAMETERS = {"verbose", "checkpoint"}
 
 # Of what a fitted initializer holds. A file of another form is not found, and theta0 learned again:
 # to be raised where an initializer gets a parameter, or keeps its state in another way.
@@ -127,22 +125,3 @@ def _fitted(initializer: Any, X: np.ndarray, training: Path) -> Pretrained:
     if takes_checkpoint:
         fitted.set_params(checkpoint=None)
     return Pretrained(fitted, theta0_digest(fitted.theta0_), seconds, commit())
-
-
-# The theta0 of several runs
-
-
-def learn_all(
-    initializers: dict[tuple[str, int], BaseEstimator], X: np.ndarray, options: argparse.Namespace
-) -> dict[tuple[str, int], Pretrained]:
-    """The theta0 of each method and run, learned from rows X, or found."""
-    X_digest, learned = data_digest(X), {}
-    for (name, run), initializer in initializers.items():
-        path = path_of(initializer, name, options.output.absolute() / "theta0", X_digest)
-        params = initializer.get_params()
-        if not path.exists():
-            say(options, f"run {run}: learning theta0 of {name}, epochs: {params['max_iter']}")
-        loud = [each for each in params if each.rpartition("__")[2] == "verbose"]
-        verbose = dict.fromkeys(loud, 0 if options.quiet else 1)
-        learned[name, run] = learn(path, clone(initializer).set_params(**verbose), X)
-    return learned

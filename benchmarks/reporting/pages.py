@@ -22,7 +22,6 @@ from reporting.task_tables import (
     FIGURES,
     INTERVALS,
     differences_table,
-    ranking_table,
     task_estimates,
     wide_of,
 )
@@ -32,9 +31,8 @@ def commands(library: Library) -> Table:
     """The files and what wrote them."""
     rows = []
     for run in runs.RUNS:
-        drawn = (library.folder / run.file.replace(".json", ".png")).is_file()
         command = f"`python benchmarks/{run.command}`" + (f", {run.how}" if run.how else "")
-        rows.append([f"`{run.file}`{', `.png`' if drawn else ''}", command, run.time])
+        rows.append([f"`{run.file}`", command, run.time])
     return Table("What wrote each file", pd.DataFrame(rows, columns=["file", "command", "about"]))
 
 
@@ -47,8 +45,7 @@ def measured_again(library: Library) -> Table:
             frames.append(differences_table(run.minus, again, before).frame)
             frames[-1].insert(0, "file", f"`{run.file}`")
     title = f"The new figure minus the first (points): {INTERVALS}"
-    frame = pd.concat(frames)[["file", "method", *map("N = {}".format, (5, 10, 20, 40))]]
-    return Table(title, frame.fillna("-"))
+    return Table(title, pd.concat(frames).fillna("-"))
 
 
 # Name in this table, the paper's table, our file of it, and the rows that count.
@@ -132,7 +129,6 @@ def appendix(library: Library, page: runs.Appendix) -> str:
         page=page,
         library=library,
         runs=runs,
-        ranking=partial(ranking_table, library, every=True),
         tables_of=tables_of,
     )
     # Where a block is left out, no gap stands.
@@ -143,7 +139,6 @@ def appendix(library: Library, page: runs.Appendix) -> str:
 DIGESTS: dict[str, Callable[[Library], Table]] = {
     "agreement": agreement_table,
     "headline": headline_table,
-    "ranking": ranking_table,
     "commands": commands,
     "again": measured_again,
     "made_with": made_with,

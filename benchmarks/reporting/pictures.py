@@ -1,8 +1,4 @@
-"""Pictures of what the commands measured, each drawn in one step and without a window system.
-
-A function takes what its command writes and the path of the PNG, and says in a line that it was
-written, or why not: a missing picture must not cost the figures.
-"""
+"""Pictures of what the commands measured, each drawn in one step and without a window system."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -13,13 +9,10 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 from protocol.methods import SCRATCH
 from protocol.store import write_atomically
-from reporting.estimates import gains
 from reporting.results import Results
 from reporting.task_tables import wide_of
 from reporting.time_tables import coherence_points, sizes_of
 
-# More curves on the same axes hide each other, and colours repeat.
-MOST_CURVES = 9
 MARKERS = "osD"
 
 
@@ -34,56 +27,9 @@ def draw(
     return f"{path} written"
 
 
-# Tasks
-
-
-def draw_accuracy(results: Results, path: Path) -> str:
-    """Mean accuracy by N with its interval over all (run, task) pairs, a curve a method."""
-    wide = wide_of(results)
-    panels, means = _panels(list(wide)), gains(wide)
-    sizes = means.mean.columns
-
-    def paint(figure: Any) -> None:
-        figure.suptitle(f"{results['dataset']['name']}, 95% intervals over runs and tasks")
-        row = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
-        for axes, names in zip(row, panels, strict=True):
-            for rank, name in enumerate(names):
-                # Each a little to the right of the last, or the bars hide each other.
-                places = sizes * (1.0 + 0.03 * (rank - (len(names) - 1) / 2.0))
-                mean, low, _, _ = (part.loc[name] for part in means)
-                axes.errorbar(places, mean, mean - low, label=name, marker="o", capsize=3.0)
-            axes.set_xscale("log")
-            axes.set_xticks(sizes, [f"{n:g}" for n in sizes])
-            axes.minorticks_off()
-            # A method without a network has no epoch to choose, and trains on all of them.
-            label = "N (12 N labels; networks validate on 2 N)"
-            axes.set(xlabel=label, ylabel="Test accuracy (%)")
-            axes.legend(loc="lower right", fontsize="small")
-            axes.label_outer()
-
-    return draw(path, (max(7.0, 4.5 * len(panels)), 5.0), paint)
-
-
-def _panels(names: list[str]) -> list[list[str]]:
-    """Names that share axes: all of a few; else rivals, He's networks and the rest."""
-    if len(names) <= MOST_CURVES:
-        return [names]
-    kinds = {
-        name: kind if (kind := name.split("/")[0]) in ("rival", "he") else "" for name in names
-    }
-    panels = [[name for name in names if kinds[name] == kind] for kind in ("", "he", "rival")]
-    return [panel for panel in panels if panel]
-
-
-# Against time
-
-
 def draw_coherence(results: Results, path: Path) -> str:
     """A panel for each N, a curve an objective of ``coherence.py``, against seconds."""
     points = coherence_points(results)
-    points = points[points["section"] == "time"]
-    if points.empty:
-        return f"{path.name} not drawn: nothing was measured against time"
     sizes = sizes_of(points)
     scratch = wide_of(results).filter(items=[SCRATCH]).groupby("n_labels").mean()
 

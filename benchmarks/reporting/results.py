@@ -2,8 +2,9 @@
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ SHORT_COMMIT = 7
 
 @dataclass(frozen=True, eq=False)
 class Library:
-    """A folder with files of results, their pictures, and notes that a person wrote.
+    """A folder with files of results, and notes that a person wrote.
 
     What is made of several files is made once for each library, whose files do not change.
     """
@@ -34,10 +35,6 @@ class Library:
             return json.loads((self.folder / file).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise ValueError(f"results {file!r} cannot be read: {error}") from error
-
-    def picture(self, file: str, words: str) -> str:
-        """A link to a picture from an appendix, or nothing where there is none."""
-        return f"![{words}](../{file})" if (self.folder / file).is_file() else ""
 
     def note(self, heading: str) -> str:
         """What the note named as a heading's anchor says, or nothing where there is none."""
@@ -99,6 +96,38 @@ def unpack_draws(entries: Iterable[dict[str, Any]], figures: Mapping[str, int]) 
         if None not in values
     ]
     return pd.DataFrame(rows, columns=["set", N, "method", "draw", *figures])
+
+
+# Parts
+
+
+def merged(files: Sequence[Results]) -> Results:
+    """One file of several of a run: a method has the scores and theta0s of the last that has it.
+
+    ``parts`` keeps of each file all else: settings, versions, hardware and commits.
+    """
+    by_method: dict[str, dict[str, list[Any]]] = {"scores": {}, "theta0": {}}
+    parts: list[Results] = []
+    for results in files:
+        for key, lists in by_method.items():
+            own: dict[str, list[Any]] = {}
+            for record in results.get(key, []):
+                # What choose.py learns is called an answer.
+                own.setdefault(record.get("method") or record["answer"], []).append(record)
+            lists |= own
+        about = {key: results[key] for key in OF_PART if key in results}
+        parts += results.get("parts") or [about]
+    whole = {key: value for key, value in files[0].items() if key not in OF_PART[1:]}
+    whole["settings"] = files[0]["settings"] | {
+        key: [*dict.fromkeys(name for part in parts for name in part["settings"].get(key) or [])]
+        for key in ("methods", "rivals", "questions")
+        if key in files[0]["settings"]
+    }
+    lists_of = {key: [*chain(*lists.values())] for key, lists in by_method.items()}
+    return whole | {"parts": parts} | lists_of
+
+
+OF_PART = ("settings", "versions", "hardware", "git_commit", "git_changed", "measured_at_commits")
 
 
 # Provenance

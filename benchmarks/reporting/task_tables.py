@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from protocol.contenders import ALL_RIVALS, scratch_of
-from protocol.methods import FEATURES, FEATURES_THETA0, SCRATCH, theta0_of
+from protocol.methods import SCRATCH, theta0_of
 from reporting.estimates import (
     Estimates,
     accuracy_over_runs,
@@ -37,13 +37,6 @@ from reporting.results import Library, Results, unpack_scores
 OURS = "xavier/fcn/ours"
 MEASURED_THERE = "best rival measured there"
 SPREADING = "rival/label-spreading"
-
-PERCEPTRONS = {
-    "convnet/ours+coherence": FEATURES_THETA0,
-    "convnet/features+logistic": FEATURES,
-    "convnet/scratch": SCRATCH,
-}
-"""Row of the convolutional network -> the perceptron's that has all else in common with it."""
 
 FIGURES = {"accuracy": accuracy_over_runs, "task_std": task_std_over_runs}
 
@@ -140,18 +133,16 @@ def against_table(results: Results) -> Table:
 def differences_table(words: str, results: Results, beside: Results) -> Table:
     """Each row that another file has otherwise minus itself there, task by task.
 
-    The same run, task and N have the same labelled images in both files. Of the convolutional
-    network, where the other file lacks it, the perceptron is subtracted.
+    The same run, task and N have the same labelled images in both files.
     """
     wide, others = wide_of(results), wide_of(beside)
-    names = {row: row if row in others else PERCEPTRONS.get(row) for row in wide}
     differences = {
         row: difference
-        for row, other in names.items()
-        if other in others
+        for row in wide
+        if row in others
         and not row.startswith("rival/")
         # From fresh weights both files have the same.
-        and (difference := wide[row] - others[other].reindex(wide.index)).any()
+        and (difference := wide[row] - others[row].reindex(wide.index)).any()
     }
     title = f"{words}, on the same tasks and labelled images (points): {INTERVALS}"
     return named_rows(title, _gain_texts(differences), "method")
@@ -197,48 +188,18 @@ def choices_table(results: Results) -> Table:
 # Every row there is, whichever file it is in
 
 # Tasks, labelled images and seeds are the same in all of them; a later file has the last word.
-# A row whose theta0 was learned in another way is a row of its own.
-WAYS = {
-    "mnist-full.json": "",
-    "mnist-coherence.json": "",
-    "mnist-rivals.json": "",
-    "mnist-more-rivals.json": "",
-    "mnist-image-rivals.json": "",
-    "mnist-augmented.json": ", augmented",
-    "mnist-two-rounds.json": ", augmented, two rounds",
-    "mnist-gradients.json": ", augmented, by gradients",
-}
+FILES = (
+    "mnist-full.json",
+    "mnist-rivals.json",
+    "mnist-more-rivals.json",
+    "mnist-image-rivals.json",
+)
 
 
 @cache
 def rows_of_all_files(library: Library) -> pd.DataFrame:
     """What the files hold of the paper's tasks, of scratch, ours and rivals."""
-    parts = []
-    for file, way in WAYS.items():
-        names = {name: name for name in (SCRATCH, OURS, *ALL_RIVALS)}
-        names |= {name: name + way for name in (FEATURES_THETA0, FEATURES)}
-        scores = unpack_scores(library.results(file)["scores"])
-        parts.append(scores.assign(method=scores["method"].map(names)).dropna())
+    scores = pd.concat([unpack_scores(library.results(file)["scores"]) for file in FILES])
+    scores = scores[scores["method"].isin([SCRATCH, OURS, *ALL_RIVALS])]
     keys = ["method", "n_labels", "run", "task"]
-    return by_task(pd.concat(parts).drop_duplicates(keys, keep="last"))
-
-
-def ranking_table(library: Library, *, every: bool = False) -> Table:
-    """Accuracy of each row, the best one first, and what it adds to scratch.
-
-    At the fewest labels, or at every N. The difference is paired, so that rows of unequal numbers
-    of runs can be compared.
-    """
-    title = (
-        "Test accuracy (%), mean over 20 tasks a run, and the paired difference from scratch with "
-        "its 95% intervals over tasks and over runs"
-    )
-    wide = rows_of_all_files(library)
-    means = mean_by(wide, "n_labels").T.dropna()
-    ranked = means.loc[means.mean(axis=1).sort_values(ascending=False, kind="stable").index]
-    frame = texts(mean_and_std, ranked).rename(columns="N = {}".format)
-    frame.insert(0, "runs", wide.notna().groupby("run").any().sum().astype(int).astype(str))
-    over = _gain_texts({row: wide[row] - wide[SCRATCH] for row in wide if row != SCRATCH})
-    shown = over if every else over.iloc[:, :1]
-    frame = frame.join(shown.rename(columns="over scratch, {}".format)).fillna("-")
-    return named_rows(title, frame.rename(index=lambda row: row.removeprefix("rival/")), "method")
+    return by_task(scores.drop_duplicates(keys, keep="last"))

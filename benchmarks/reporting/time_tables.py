@@ -15,9 +15,6 @@ from reporting.layout import Table, gain_text, mean_and_std, several, template_e
 from reporting.results import Results
 from reporting.task_tables import wide_of
 
-# The setting that others of an ablation are compared with.
-DEFAULT = "default"
-
 
 def sizes_of(points: pd.DataFrame) -> list[int]:
     """The N whose accuracies are columns of points."""
@@ -26,54 +23,33 @@ def sizes_of(points: pd.DataFrame) -> list[int]:
 
 # coherence.py
 
-COHERENCE_TITLES = {
-    "time": "Test accuracy (%) after so many seconds of pre-training, and the difference from "
-    "scratch on the same tasks (points) with its 95% interval",
-    "ablation": "One change at a time, {passes} passes: test accuracy (%), and the difference from "
-    "the default on the same tasks (points) with its 95% interval",
-}
-
 
 def coherence_points(results: Results) -> pd.DataFrame:
     """The points of a file that ``coherence.py`` wrote, in the order of their theta0.
 
-    Columns: section, name, passes, runs, seconds, an accuracy (%) for each N and, as text, its
-    difference ("difference N") from scratch where time is asked for, from the default in an
-    ablation.
+    Columns: name, passes, runs, seconds, an accuracy (%) for each N and, as text, its difference
+    ("difference N") from scratch.
     """
     theta0 = pd.DataFrame(results["theta0"])
-    section, name, passes = (theta0[k].astype(str) for k in ("section", "name", "passes"))
-    grouped = theta0.groupby(section + "/" + name + "@" + passes, sort=False)
-    columns = {"section": "first", "name": "first", "passes": "first"}
-    points = grouped.agg(columns | {"run": "nunique", "seconds": "min"})
-    points = points.rename(columns={"run": "runs"})
-    wide = wide_of(results)
-    ablation = points["section"] == "ablation"
-    default = f"ablation/{DEFAULT}@" + points["passes"].astype(str)
-    bases = default.where(ablation, SCRATCH)
-    pairs = {name: other for name, other in bases.items() if name != other and other in wide}
-    differences = {name: complete(wide[name], wide[other]) for name, other in pairs.items()}
-    over = gains(pd.DataFrame(differences, index=wide.index))
-    difference = texts(gain_text, *over[:3]).reindex(points.index).fillna("-")
-    difference[ablation & (points["name"] == DEFAULT)] = "reference"
-    accuracy = mean_by(wide[points.index], "n_labels").T
-    return points.join(accuracy).join(difference.rename(columns="difference {}".format))
+    grouped = theta0.groupby(theta0["name"] + "@" + theta0["passes"].astype(str), sort=False)
+    columns = {"name": "first", "passes": "first", "run": "nunique", "seconds": "min"}
+    points, wide = grouped.agg(columns).rename(columns={"run": "runs"}), wide_of(results)
+    over = gains(pd.DataFrame({name: complete(wide[name], wide[SCRATCH]) for name in points.index}))
+    difference = texts(gain_text, *over[:3]).rename(columns="difference {}".format)
+    return points.join(mean_by(wide[points.index], "n_labels").T).join(difference)
 
 
-def _coherence(section: str, results: Results) -> Table:
+def _coherence(results: Results) -> Table:
     points = coherence_points(results)
-    points = points[points["section"] == section]
-    title = COHERENCE_TITLES[section].format(passes="/".join(map(str, points["passes"].unique())))
-    title = f"{title}; {several([*points['runs']] or [0], 'run')}"
-    over = "over scratch" if section == "time" else "difference"
-    columns = [points["name"].rename("objective" if section == "time" else "change")]
-    # An ablation has no seconds: every row takes as many steps, and they say more of the machine.
-    if section == "time":
-        seconds = points["seconds"].map("{:.3g}".format, na_action="ignore").fillna("cut off")
-        columns += [points["passes"].astype(str), seconds]
+    title = (
+        "Test accuracy (%) after so many seconds of pre-training, and the difference from scratch "
+        f"on the same tasks (points) with its 95% interval; {several([*points['runs']], 'run')}"
+    )
+    seconds = points["seconds"].map("{:.3g}".format, na_action="ignore").fillna("cut off")
+    columns = [points["name"].rename("objective"), points["passes"].astype(str), seconds]
     for n in sizes_of(points):
         columns.append(points[n].map(mean_and_std).rename(f"N = {n}"))
-        columns.append(points[f"difference {n}"].rename(over))
+        columns.append(points[f"difference {n}"].rename("over scratch"))
     return Table(title, pd.concat(columns, axis=1))
 
 
@@ -115,6 +91,6 @@ SPEED_KINDS = ("step", "memory", "fine_tuning", "coherent_fits", "modules", "mod
 
 TIME_TABLES: dict[str, Callable[..., Table]] = {
     **{kind: partial(_written, kind) for kind in SPEED_KINDS},
-    **{f"coherence_{section}": partial(_coherence, section) for section in COHERENCE_TITLES},
+    "coherence_time": _coherence,
 }
 """From the results of a command to a table of them, by kind."""

@@ -1,1 +1,1 @@
-"""Other ways to use unlabelled rows, of arrays alone: starts, and classifiers without a network."""
+"""Other ways to use unlabelled rows, of arrays alone."""

@@ -40,20 +40,8 @@ class AugmentedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.estimator_.predict(X)
 
 
-class _NeighborVotes(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Rows have the label that scores of their neighbours among the training rows vote for."""
-
-    def _votes(self, X: np.ndarray) -> np.ndarray:
-        """Votes (n, n_classes) of the neighbours of the rows numbered X (n, 1)."""
-        return self.label_distributions_[self.neighbors[X.ravel()]].sum(axis=1)
-
-    def predict(self, X: np.ndarray) -> np.ndarray:
-        """Labels (n,) of the rows numbered X (n, 1): the vote of their neighbours."""
-        return self.classes_[self._votes(X).argmax(axis=1)]
-
-
 @dataclass(eq=False, repr=False)
-class GraphLabelSpreading(_NeighborVotes):
+class GraphLabelSpreading(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Label spreading (Zhou et al., 2004) on a nearest-neighbour graph that was made before.
 
     scikit-learn's own :class:`LabelSpreading` searches the neighbours of all 60,000 rows again in
@@ -78,38 +66,20 @@ class GraphLabelSpreading(_NeighborVotes):
         self.label_distributions_ = scores / np.where(totals > 0.0, totals, 1.0)
         return self
 
+    def predict(self, X: np.ndarray) -> np.ndarray:
+        """Labels (n,) of the rows numbered X (n, 1): the vote of their neighbours."""
+        return self.classes_[self._votes(X).argmax(axis=1)]
+
+    def _votes(self, X: np.ndarray) -> np.ndarray:
+        """Votes (n, n_classes) of the neighbours of the rows numbered X (n, 1)."""
+        return self.label_distributions_[self.neighbors[X.ravel()]].sum(axis=1)
+
     def predict_proba(self, X: np.ndarray) -> np.ndarray:
         """Shares (n, n_classes) of the votes; all the same where no label arrives."""
         votes = self._votes(X)
         totals = votes.sum(axis=1, keepdims=True)
         shares = votes / np.where(totals > 0.0, totals, 1.0)
         return np.where(totals > 0.0, shares, 1.0 / len(self.classes_))
-
-
-@dataclass(eq=False, repr=False)
-class PoissonLearning(_NeighborVotes):
-    """Poisson learning (Calder, Cook, Thorpe and Slepcev, 2020), made for very few labels.
-
-    L u = sum_j (y_j - mean of y) delta_j on the graph with weights W and L = D - W, by
-    u <- u + D^-1 (b - L u), ``n_iter`` times. ``graph`` is W over the training rows.
-    """
-
-    graph: csr_array
-    neighbors: np.ndarray
-    n_iter: int = 300
-
-    def fit(self, X: np.ndarray, y: np.ndarray) -> Self:
-        """Solve for the labels y (n,) of the training rows numbered X (n, 1)."""
-        self.classes_, indices = np.unique(y, return_inverse=True)
-        labels = np.eye(len(self.classes_))[indices]
-        degrees = self.graph.sum(axis=1)[:, None]
-        sources = np.zeros((self.graph.shape[0], len(self.classes_)))
-        sources[X.ravel()] = labels - labels.mean(axis=0)
-        scores = sources = sources / degrees
-        for _ in range(self.n_iter):
-            scores = self.graph @ scores / degrees + sources
-        self.label_distributions_ = scores  # of any sign and sum
-        return self
 
 
 def symmetric_graph(neighbors: np.ndarray, shared: float = 0.0) -> csr_array:

@@ -56,7 +56,7 @@ def check_outputs(step: Step, n_networks: int, **parameters: float) -> dict[str,
 def check_learning(
     step: Step, repetitions: int, n_steps: int = 20, **parameters: float
 ) -> dict[str, float]:
-    """Losses on the way, and all weights at its end, of pairs of runs from one start each.
+    """Mean losses, and all weights at the end, of pairs of runs from one start each.
 
     They agree in the mean over noise, which gradients of another law would not let them; in
     standard errors. Every step takes the same rows.
@@ -72,10 +72,11 @@ def check_learning(
             rows = torch.from_numpy(X).to(step.device)
             textbook = [form(rows) for _ in range(n_steps)]
             library = step.initializer(
-                learning_rate_init=3e-3, max_iter=n_steps, window=n_steps // 2, random_state=seed,
-                **parameters,
-            ).fit(X)  # fmt: skip
-            losses.append(np.mean(np.reshape(textbook, (2, -1)), axis=1) - library.loss_curve_)
+                learning_rate_init=3e-3, max_iter=n_steps, random_state=seed, **parameters
+            ).fit(X)
+            losses.append(
+                np.mean(textbook) - np.array(library.loss_curve_)
+            )  # of one window, not a whole one
             learned = library.to_module().parameters()
             pairs = zip(form.network, learned, strict=True)
             weights.append(torch.cat([(a.cpu() - b).detach().ravel() for a, b in pairs]).numpy())

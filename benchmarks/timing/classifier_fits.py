@@ -35,7 +35,7 @@ def _fits(
     common: dict[str, Any] = {"batch_size": 50, "max_iter": EPOCHS, "learning_rate_init": 1e-3}
     common |= {"hidden_layer_sizes": hidden, "random_state": seed}
     split = 1 / 6 if validation else None
-    ours = MLPClassifier(**common, warm_start_from=None, validation_split=split, device="cpu")
+    ours = MLPClassifier(**common, validation_split=split, device="cpu")
     sklearn_mlp = SklearnMLP(
         **common, alpha=0.0, early_stopping=validation, validation_fraction=1 / 6,
         n_iter_no_change=EPOCHS + 1,  # all the epochs, as ours

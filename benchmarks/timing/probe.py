@@ -1,7 +1,7 @@
 """A step or a whole fit in a process of its own: memory, or seconds by another checkout.
 
 Run by itself, as ``python -m timing.probe JSON``, it prints the bytes of one step; the seconds and
-bytes of a fit; or seconds of a step, once for each line that it reads.
+bytes of a fit; or seconds of a step or a fit, once for each line that it reads.
 """
 
 import json
@@ -9,17 +9,21 @@ import os
 import resource
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
-from dataclasses import asdict, replace
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from scipy.ndimage import zoom
+from sklearn.datasets import load_digits, make_classification
+from sklearn.preprocessing import StandardScaler
 
 import sklearn_mmdinit
-from sklearn_mmdinit import MMDInitializer
+from sklearn_mmdinit import Coherence, MMDInitializer, OrientedGradients, RandomAffine
 from timing.clock import in_turns, ratio, timed
 from timing.steps import Step
 
@@ -30,6 +34,44 @@ CHECKOUT = Path(sklearn_mmdinit.__file__).resolve().parents[1]
 # neighbours another one.
 SIZES = ((2_000, 50), (20_000, 50), (60_000, 784), (1_000_000, 50))
 N_FACTORS = 10
+# Share by which L_coh at the end of fits that are compared may differ.
+APART = 0.05
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A whole fit with coherence, of rows that have clusters.
+
+    Without ``n_rows`` they are scikit-learn's digits; ``images`` are these digits enlarged to 28 x
+    28 pixels, with noise, and get HOG features and augmentation.
+    """
+
+    hidden_layer_sizes: tuple[int, ...]
+    n_classes: int
+    n_rows: int = 0
+    n_columns: int = 0
+    images: bool = False
+
+    def rows(self) -> np.ndarray:
+        X = load_digits().data
+        if self.images:
+            rng = np.random.default_rng(0)
+            large = zoom(X.reshape(-1, 8, 8), (1, 3.5, 3.5), order=1).reshape(len(X), -1)
+            X = large[rng.integers(len(X), size=self.n_rows)]
+            X = X + rng.normal(size=X.shape)
+        elif self.n_rows:
+            of_classes = {"n_classes": self.n_classes, "n_informative": 10, "random_state": 0}
+            X, _ = make_classification(self.n_rows, self.n_columns, **of_classes)
+            X = StandardScaler().fit_transform(X)
+        return ((X - X.mean()) / X.std()).astype(np.float32)
+
+    def initializer(self) -> MMDInitializer:
+        coherence: Any = "auto"
+        if self.images:
+            coherence = Coherence(embedding=OrientedGradients(), augmentation=RandomAffine())
+        return MMDInitializer(
+            self.hidden_layer_sizes, n_classes=self.n_classes, coherence=coherence, random_state=0
+        )
 
 
 def _memory() -> tuple[int, int]:
@@ -128,28 +170,77 @@ def measure_coherent_fits(
     return records
 
 
-def compare(old: Path, steps: Mapping[str, Step], rounds: int) -> None:
-    """Print seconds of each step by another checkout and by this one, round by round in turns."""
+# Beside another checkout
+
+
+@contextmanager
+def _both(subject: Any, form: str, other: Path) -> Iterator[dict[str, Callable[[], float]]]:
+    """Processes of another checkout ("old") and of this one ("new"): each call is an answer."""
+    with ExitStack() as stack:
+        asks: dict[str, Callable[[], float]] = {}
+        for which, checkout in (("old", other.resolve()), ("new", CHECKOUT)):
+            process: Any = stack.enter_context(
+                subprocess.Popen(**_process(subject, form, checkout))
+            )
+            if not Path(process.stdout.readline()).is_relative_to(checkout):
+                raise RuntimeError(f"the package is not imported from {checkout}")
+
+            def ask(process: Any = process) -> float:
+                print(file=process.stdin, flush=True)
+                return float(process.stdout.readline())
+
+            asks[which] = ask
+        yield asks
+
+
+def _summary(name: str, times: Mapping[str, Any], told: str = "") -> dict[str, Any]:
+    """Print a line of what was measured in turns, and return all of it."""
+    seconds = ", ".join(f"{which} {t['median']:.3g} s" for which, t in times.items())
+    share = ratio(times, "new", "old")
+    told += f"; new / old: median {share['median']:.3f}, of the fastest {share['of_minima']:.3f}"
+    print(f"{name}: {seconds}{told}", flush=True)
+    return {"name": name, "seconds": dict(times), "new / old": share}
+
+
+def compare_steps(other: Path, steps: Mapping[str, Step], rounds: int) -> list[dict[str, Any]]:
+    """Seconds of each step by another checkout and by this one, round by round in turns."""
+    records = []
     for name, step in steps.items():
-        measures = {}
-        with ExitStack() as stack:
-            for which, checkout in (("old", old.resolve()), ("new", CHECKOUT)):
-                process: Any = stack.enter_context(
-                    subprocess.Popen(**_process(asdict(step), "seconds", checkout))
-                )
-                if not Path(process.stdout.readline()).is_relative_to(checkout):
-                    raise RuntimeError(f"the package is not imported from {checkout}")
+        with _both(asdict(step), "seconds", other) as asks:
+            records.append(_summary(name, in_turns(asks, rounds)))
+    return records
 
-                def measure(process: Any = process) -> float:
-                    print(file=process.stdin, flush=True)
-                    return float(process.stdout.readline())
 
-                measures[which] = measure
-            times = in_turns(measures, rounds)
-        seconds = ", ".join(f"{which} {1e3 * t['median']:.1f} ms" for which, t in times.items())
-        shares = ratio(times, "new", "old")
-        summary = f"median {shares['median']:.3f}, of the fastest {shares['of_minima']:.3f}"
-        print(f"{name}: {seconds}; new / old: {summary}", flush=True)
+def compare_fits(other: Path, fits: Mapping[str, Fit], rounds: int) -> list[dict[str, Any]]:
+    """Seconds of whole fits with coherence in turns, where both end at about the same L_coh."""
+    records = []
+    for name, fit in fits.items():
+        with _both(asdict(fit), "fits", other) as asks:
+            ends = {which: ask() for which, ask in asks.items()}
+            told = f"; L_coh {ends['old']:.3f} and {ends['new']:.3f}"
+            if abs(ends["new"] - ends["old"]) > APART * abs(ends["old"]):
+                print(f"{name}: not timed, since they learn differently{told}", flush=True)
+                records.append({"name": name, "L_coh": ends})
+            else:
+                record = _summary(name, in_turns(asks, rounds), told)
+                records.append(record | {"L_coh": ends})
+    return records
+
+
+def _answers(subject: dict[str, Any], form: str) -> Iterator[float]:
+    """L_coh at the end of a fit, then seconds of fits; or seconds of a step, again and again."""
+    subject["hidden_layer_sizes"] = tuple(subject["hidden_layer_sizes"])
+    if form == "seconds":
+        measure = Step(**subject).library()
+        while True:
+            yield measure()
+    fit = Fit(**subject)
+    X = fit.rows()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield float(fit.initializer().fit(X).history_[-1]["coherence"])
+        while True:
+            yield timed(lambda: fit.initializer().fit(X))
 
 
 if __name__ == "__main__":
@@ -157,13 +248,10 @@ if __name__ == "__main__":
     torch.set_num_threads(n_threads)
     if form == "fit":
         print(*_fit(*subject))
-        raise SystemExit
-    subject["hidden_layer_sizes"] = tuple(subject["hidden_layer_sizes"])
-    step = Step(**subject)
-    if form != "seconds":
-        print(_peak(step, form))
-    else:
-        measure = step.library()
+    elif form in ("seconds", "fits"):
         print(sklearn_mmdinit.__file__, flush=True)
-        for _ in sys.stdin:
-            print(measure(), flush=True)
+        for _, answer in zip(sys.stdin, _answers(subject, form), strict=False):
+            print(answer, flush=True)
+    else:
+        subject["hidden_layer_sizes"] = tuple(subject["hidden_layer_sizes"])
+        print(_peak(Step(**subject), form))

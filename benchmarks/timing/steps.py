@@ -48,7 +48,6 @@ class Step:
     n_perturbations: int = 256
     batch_size: int = 32
     width: int = 8  # of a ConvNet
-    coherent: bool = False
     device: str = "cpu"
 
     @property
@@ -72,7 +71,6 @@ class Step:
                 params = {"module": ConvNet(self.n_classes, self.width, side=side)}
             elif self.network == "sequential":
                 params = {"module": perceptron(self.widths)}
-        params |= {"coherence": "auto"} if self.coherent else {}
         params |= {"n_classes": self.n_classes, "n_perturbations": self.n_perturbations}
         params |= {"batch_size": self.batch_size, "device": self.device, "random_state": 0}
         return MMDInitializer(**params | parameters)
@@ -83,8 +81,8 @@ class Step:
 
     def library(self) -> Callable[[], float]:
         """A measure of the seconds of the library's step: what more epochs add to ``fit``."""
-        steps_a_pass, rows = (8, 256) if self.coherent else (4, self.batch_size)
-        X = self.rows(steps_a_pass * rows)
+        steps_a_pass = 4
+        X = self.rows(steps_a_pass * self.batch_size)
         # On a GPU what a fit does beside its steps outweighs twenty, and both fits are recorded.
         begun, n_steps = (1, 20) if self.device == "cpu" else (8, 400)
         more = -(-n_steps // steps_a_pass)
@@ -119,7 +117,7 @@ class Product(NamedTuple):
         return 2 * self.batch * self.rows * self.inner * self.columns
 
 
-def products_of_step(step: Step, **parameters: Any) -> list[Product]:
+def products_of_step(step: Step) -> list[Product]:
     """The dense products of one step, layer by layer, as the library's sampler needs them.
 
     A convolution's rows are the patches of its inputs. H is a layer's input, W its weight, L the
@@ -127,7 +125,7 @@ def products_of_step(step: Step, **parameters: Any) -> list[Product]:
     layer's input is shared by all networks and needs no gradient.
     """
     X = step.rows(step.batch_size)
-    fitted = step.start(X, **parameters)
+    fitted = step.start(X)
     module = fitted.to_module().eval()
     layers: list[tuple[int, int, int]] = []  # n_in, n_out and positions of an example
 

@@ -41,8 +41,8 @@ K4 = "--n-perturbations=4"
 
 # What each command is called with; all in a few seconds.
 TINY = {
-    coherence: (*TASKS, "--settings", "both", "paper", "default", "degeneracy_weight=0"),
-    choose: (*TASKS, "--questions", "batch_size", "features, C"),
+    coherence: (*TASKS, "--objectives", "both", "paper"),
+    choose: (*TASKS, "--questions", "pairs", "features, C"),
     degeneracies: (*APPENDIX, K4),
     detachment_nearby: APPENDIX,
     scale_and_weight: (*APPENDIX, K4, "--runs=2"),
@@ -63,13 +63,10 @@ FEW = {
 
 @pytest.fixture(autouse=True, scope="module")
 def quick():
-    """No pictures, which take longest, few mini-batches and few steps."""
+    """Few mini-batches and few steps."""
     with pytest.MonkeyPatch.context() as patch:
-        for command, draw in ((coherence, "draw_coherence"), (mnist_tasks, "draw_accuracy")):
-            patch.setattr(command, draw, lambda results, path: f"{path.name} left out")
         patch.setattr(studies, "N_BATCHES", 4)
-        patch.setattr(coherence, "PASSES", {"time": (1, 2), "ablation": (1,)})
-        patch.setattr(coherence, "PAPER_PASSES", (1,))
+        patch.setattr(coherence, "PASSES", {"paper": (1,), "both": (1, 2)})
         patch.setattr(detachment_nearby, "N_ROWS", 64)
         patch.setattr(scale_and_weight, "SQUARED_SCALES", (0.5, 2.0))
         patch.setattr(scale_and_weight, "WEIGHTS", (0.4,))
@@ -126,7 +123,7 @@ def test_a_second_call_does_nothing_again(command, finished, capsys):
 
 # The other commands go on as one of these does, and as ``mnist_tasks.py``.
 CUTS = {
-    detachment_nearby: (MMDInitializer, "score", 40),
+    detachment_nearby: (torch.optim.Adam, "step", 40),
     scale_and_weight: (torch.optim.Adam, "step", 30),
 }
 
@@ -158,8 +155,7 @@ def test_an_interrupted_run_goes_on_to_the_same_figures(
     [
         (coherence, ("--n-labels", "500"), "N = 500 is too many for 1297 training rows"),
         (choose, ("--questions", "k7"), "unknown question 'k7'; valid names are default, sep"),
-        (coherence, ("--settings", "k7"), "unknown setting 'k7'; valid names are paper, coher"),
-        (coherence, ("--sections", "time", "--settings", "default"), "valid names are paper"),
+        (coherence, ("--objectives", "k7"), "unknown objective 'k7'; valid names are paper, coh"),
         (scale_and_weight, ("--runs", "0"), "must be 1 or more, got 0"),
         (theorems, ("--seed", "-1"), "must be 0 or more, got -1"),
         (degeneracies, ("--settings=nan,0",), "--settings: invalid weights value: 'nan,0'"),
@@ -177,15 +173,14 @@ def test_bad_options_are_refused_before_any_work(command, more, message, tmp_pat
 def test_settings_are_chosen_on_other_runs_than_those_that_are_reported(finished):
     output = finished(coherence)
     results = written(output)
-    learned = [(r["section"], r["name"], r["passes"]) for r in results["theta0"]]
-    assert learned == [
-        *(("time", "paper", 1), ("time", "both", 1), ("time", "both", 2)),
-        *(("ablation", "default", 1), ("ablation", "degeneracy_weight=0", 1)),
-    ]
+    learned = [(r["name"], r["passes"]) for r in results["theta0"]]
+    assert learned == [("paper", 1), ("both", 1), ("both", 2)]
     assert {(r["run"], r["random_state"]) for r in results["theta0"]} == {(4, 4)}
     kept = Log(output / "scores.jsonl").records.values()
     tasks = {(record["task"], tuple(record["values"])) for record in kept}
     assert tasks == {(t.index, t.values) for t in random_tasks(10, 2, seed=0, run=4)}
+    [picture] = output.glob("coherence-*.png")
+    assert picture.read_bytes().startswith(b"\x89PNG")
 
 
 # choose.py
@@ -268,15 +263,15 @@ def test_the_grid_has_every_run_and_the_curve_is_the_history_of_its_initializer(
 
 
 def test_a_perturbation_has_the_paper_s_law_and_a_length_proportional_to_s():
-    theta0 = MMDInitializer((6, 5), max_iter=0, random_state=0).fit(X[:32]).theta0_
+    network = MMDInitializer((6, 5), max_iter=0, random_state=0).fit(X[:32]).to_module()
     std = perturbation_std((64, 6, 5, 2), 1.0)
 
     def change(noise, scale):
-        other = detachment_nearby.perturbed(theta0, noise, scale)
-        names = [f"linears.{layer}.{part}" for layer in range(3) for part in ("weight", "bias")]
-        return np.concatenate([(other.arrays[n] - theta0.arrays[n]).ravel() for n in names])
+        other = detachment_nearby.perturbed(network, noise, scale)
+        vectors = [torch.nn.utils.parameters_to_vector(n.parameters()) for n in (other, network)]
+        return (vectors[0] - vectors[1]).detach().numpy()
 
-    noise = np.random.default_rng(0).standard_normal(std.size)
+    noise = np.random.default_rng(0).standard_normal(std.size, dtype=np.float32)
     np.testing.assert_allclose(change(noise, 1.0), noise * std, atol=1e-6)
     np.testing.assert_allclose(change(noise, 3.0), 3.0 * change(noise, 1.0), atol=1e-5)
     # A weight of the first layer is perturbed by s over the root of its 64 inputs, a bias of the
@@ -295,7 +290,7 @@ def test_detachment_is_measured_at_fresh_weights_and_log_spaced_steps(finished):
         assert min(record["at_theta0"], np.min(record["nearby"])) >= 0.0
     assert records[-1]["at_theta0"] < records[0]["at_theta0"]
     # By the loss of the package, on the same rows in another order.
-    scorer = MMDInitializer((4, 3), **detachment_nearby.CHANGES, max_iter=0, random_state=0)
+    scorer = MMDInitializer((4, 3), **detachment_nearby.ALONE, max_iter=0, random_state=0)
     rows = X[shuffled_rows(len(X), "yardstick", seed=0)[: detachment_nearby.N_ROWS]]
     assert records[0]["at_theta0"] == pytest.approx(-scorer.fit(rows).score(rows), rel=1e-5)
 

@@ -17,11 +17,10 @@ from protocol import contenders, methods
 from protocol.evaluation import Bench
 from protocol.networks import NormalizedPerceptron
 from protocol.tasks import random_tasks
-from rivals import starts
+from rivals.random_labels import RandomLabels
 from rivals.wrappers import (
     AugmentedClassifier,
     GraphLabelSpreading,
-    PoissonLearning,
     SelfTrainedNetwork,
     nearest_rows,
     normalized_graph,
@@ -37,15 +36,6 @@ def digits():
     return standardize(load_digits_dataset())[0][:600]
 
 
-def outputs(arrays, X):
-    """What each layer gives on rows X before its activation."""
-    found = []
-    for layer in range(len(arrays) // 2):
-        found.append(X @ arrays[starts.weight_name(layer)].T + arrays[f"linears.{layer}.bias"])
-        X = np.maximum(found[-1], 0.0)
-    return found
-
-
 # Changed copies of labelled rows
 
 
@@ -59,8 +49,8 @@ def test_copies_of_a_row_stand_beside_it_under_its_label(n_copies):
             seen.update(X=X, y=y)
             return super().fit(X, y)
 
-    def change(rows, rng):
-        return rows + rng.uniform(1.0, 2.0, rows.shape)
+    def change(rows):
+        return rows + 1.0 + torch.rand_like(rows)
 
     clf = AugmentedClassifier(Spy(strategy="most_frequent"), change, n_copies).fit(X, y)
     rows, each = seen["X"].reshape(12, 1 + n_copies), 1 + n_copies
@@ -73,61 +63,13 @@ def test_copies_of_a_row_stand_beside_it_under_its_label(n_copies):
     assert set(np.round(seen["X"][validation] / 100.0).ravel()) == {10.0, 11.0}
 
 
-# Starts
-
-
-@pytest.mark.parametrize("widths", [(64, 32, 16, 2), (64, 100, 10), (64, 3)])
-def test_lsuv_gives_every_layer_variance_one_on_its_mini_batch(digits, widths):
-    rows = digits[:200]
-    # All rows where there are fewer; their scale does not matter.
-    arrays = starts.lsuv_arrays(rows, widths, np.random.default_rng(0), batch_size=1000)
-    larger = starts.lsuv_arrays(100.0 * rows, widths, np.random.default_rng(0), batch_size=1000)
-    for layer, output in enumerate(outputs(arrays, rows)):
-        assert output.var() == pytest.approx(1.0, rel=1e-4)
-        weight = arrays[starts.weight_name(layer)]
-        gram = weight @ weight.T if len(weight) <= weight.shape[1] else weight.T @ weight
-        np.testing.assert_allclose(gram, gram[0, 0] * np.eye(len(gram)), atol=1e-3 * gram[0, 0])
-        assert not arrays[f"linears.{layer}.bias"].any()
-        scale = 1.0 if layer else 100.0
-        np.testing.assert_allclose(weight, scale * larger[starts.weight_name(layer)], rtol=1e-4)
-
-
-def fresh_network(*widths):
-    network = MLPClassifier(widths[1:-1], warm_start_from=None, random_state=0)
-    return dict(starts.fresh_theta0(network, widths[0], widths[-1]).arrays)
-
-
-@pytest.mark.parametrize("width", [10, 11])
-def test_pairs_of_units_are_the_leading_components_and_their_negatives(digits, width):
-    fresh = fresh_network(64, width, 5, 2)
-    components = starts.components_of(digits, width)
-    assert len(components) == (width + 1) // 2
-    arrays = starts.with_components(fresh, components)
-    output = outputs(arrays, digits.astype(np.float64))[0]
-    positive, negative = output[:, 0::2], output[:, 1::2]
-    np.testing.assert_allclose(positive[:, : width // 2], -negative, atol=1e-4)
-    # The layer has the variance of fresh weights, all units alike, and the rest is fresh.
-    own, drawn = (a["linears.0.weight"] for a in (arrays, fresh))
-    assert np.mean(own**2) == pytest.approx(np.mean(drawn**2), rel=1e-5)
-    np.testing.assert_allclose(norms := np.linalg.norm(own, axis=1), norms[0], rtol=1e-5)
-    for name in arrays.keys() - {"linears.0.weight"}:
-        assert np.array_equal(arrays[name], fresh[name])
-
-
-def test_hidden_activations_are_those_of_the_network(digits):
-    network = MLPClassifier((8, 5), warm_start_from=None, random_state=0)
-    theta0 = starts.fresh_theta0(network, 64, 2)
-    expected = np.maximum(outputs(dict(theta0.arrays), digits)[1], 0.0)
-    np.testing.assert_allclose(starts.hidden(theta0, digits), expected, rtol=1e-4, atol=1e-5)
-
-
 # Random labels
 
 
 def test_random_labels_teach_no_more_than_that_any_is_as_probable(digits):
     own = {"batch_size": 32, "learning_rate_init": 1e-2, "max_iter": 6}
     own |= {"n_classes": 3, "module": NormalizedPerceptron}
-    init = starts.RandomLabels((24, 12), window=4, **own).fit(digits)
+    init = RandomLabels((24, 12), window=4, **own).fit(digits)
     module = NormalizedPerceptron(64, (24, 12), 3)
     put_arrays_(module, init.theta0_.arrays)
     with torch.no_grad():
@@ -135,29 +77,10 @@ def test_random_labels_teach_no_more_than_that_any_is_as_probable(digits):
     # The best window is one of luck: its labels can be told by chance alone.
     assert 0.9 * math.log(3) < init.best_loss_ < 1.2 * math.log(3)
     assert float(proba.mean(0).std()) < 0.2
-    fresh = starts.RandomLabels((24, 12), window=999, **own).fit(digits)
+    fresh = RandomLabels((24, 12), window=999, **own).fit(digits)
     first, same = (start.theta0_.arrays["0.weight"] for start in (init, fresh))
     assert not np.array_equal(first, same), "no window has ended"
     assert fresh.best_loss_ == math.inf
-
-
-# The denoising autoencoder
-
-
-def test_the_autoencoder_learns_to_undo_noise(digits):
-    own = {"batch_size": 32, "learning_rate_init": 3e-3, "corruption_level": 0.5}
-    encoder = starts.DenoisingAutoencoder((24, 12), max_iter=4, **own).fit(digits)
-    # The best that knows nothing of a row is the mean of each pixel.
-    assert encoder.n_iter_ == 4
-    assert encoder.best_loss_ < 0.95 * digits.var(axis=0).mean()
-    assert encoder.loss_curve_ == sorted(encoder.loss_curve_, reverse=True)
-    hidden = encoder.encoder_(torch.from_numpy(digits[:20])).detach().numpy()
-    arrays = encoder.theta0_.arrays
-    own = np.maximum(outputs(arrays, digits[:20])[-2], 0.0)
-    np.testing.assert_allclose(own, hidden, rtol=1e-4, atol=1e-5)
-    fresh = fresh_network(64, 24, 12, 2)
-    assert np.array_equal(arrays["linears.2.weight"], fresh["linears.2.weight"])
-    assert not np.array_equal(arrays["linears.0.weight"], fresh["linears.0.weight"])
 
 
 # Self-training
@@ -216,21 +139,14 @@ def test_spreading_agrees_with_scikit_learn_on_the_same_graph(digits):
     )
 
 
-def test_poisson_learning_solves_its_equation_and_shared_neighbours_weigh_edges(digits):
-    n, k = 300, 25  # so many that no part is without a way to the others
+def test_shared_neighbours_weigh_edges(digits):
+    n, k = 300, 7
     neighbors = nearest_rows(digits[:400].astype(np.float64), n, k, 1)
-    labels = load_digits_dataset().y_train[:400]
     directed = np.zeros((n, n))
     directed[np.repeat(np.arange(n), k), neighbors[:n].ravel()] = 1.0
     weights = directed * (1.0 + directed @ directed.T) ** 1.5
     graph = symmetric_graph(neighbors[:n], 1.5)
     np.testing.assert_allclose(graph.toarray(), weights + weights.T)
-    own = PoissonLearning(graph, neighbors, n_iter=20_000).fit(np.arange(60)[:, None], labels[:60])
-    sources = np.zeros((n, 10))
-    sources[:60] = np.eye(10)[labels[:60]] - np.eye(10)[labels[:60]].mean(axis=0)
-    laplacian = np.diag(graph.sum(axis=1)) - graph.toarray()
-    np.testing.assert_allclose(laplacian @ own.label_distributions_, sources, atol=1e-6)
-    assert np.mean(own.predict(np.arange(n, 400)[:, None]) == labels[n:]) > 0.6
 
 
 # Contenders
@@ -252,9 +168,8 @@ def bench(tmp_path, monkeypatch):
     )
 
 
-def contenders_of(bench, names=contenders.NETWORKS, run=0):
-    found, records = contenders.Rivals(names, bench).of_run(run)
-    return {contender.name: contender for contender in found}, records
+def contenders_of(bench, names=contenders.NETWORKS):
+    return {name: contenders.Rivals(bench).contender(name) for name in names}
 
 
 def scratch_of(bench):
@@ -279,10 +194,8 @@ def two_columns(monkeypatch):
 
 @pytest.mark.usefixtures("two_columns")
 def test_every_rival_is_evaluated_on_the_tasks_of_scratch(bench):
-    found, records = contenders_of(bench, contenders.ALL_RIVALS)
-    assert {*found} == {*contenders.ALL_RIVALS}
-    assert [record["method"] for record in records] == ["rival/autoencoder"]
-    assert json.dumps(records)
+    found = contenders_of(bench, contenders.ALL_RIVALS)
+    assert [contender.name for contender in found.values()] == [*contenders.ALL_RIVALS]
     scores = bench.evaluate({0: list(found.values())})
     assert len(scores) == len(contenders.ALL_RIVALS)
     without_network = [s["accuracy"] for s in scores if s["method"].endswith(("svm", "spreading"))]
@@ -292,24 +205,13 @@ def test_every_rival_is_evaluated_on_the_tasks_of_scratch(bench):
 
 
 def test_what_a_rival_does_not_bring_is_what_scratch_has_in_the_same_fit(bench):
-    found, _ = contenders_of(bench)
-    fresh = start_of(scratch_of(bench), bench)
-    kept = {
-        "rival/pca-layer": {1, 2},
-        "rival/autoencoder": {2},
-        "rival/lsuv": set(),
-        "rival/tuned-scratch": {0, 1, 2},
-    }
-    for name, layers in kept.items():
-        own = start_of(found[name], bench)
-        same = {i for i in range(3) if np.array_equal(own[k := f"linears.{i}.weight"], fresh[k])}
-        assert same == layers, name
+    found, scratch = contenders_of(bench), scratch_of(bench)
+    fresh, tuned = (start_of(each, bench) for each in (scratch, found["rival/tuned-scratch"]))
+    assert fresh.keys() == tuned.keys()
+    assert all(np.array_equal(array, tuned[name]) for name, array in fresh.items())
     for contender in found.values():
         others = {k: v for k, v in contender.identity.items() if k != "change"}
-        assert others == scratch_of(bench).identity
-    lsuv = [start_of(found["rival/lsuv"], bench, seed)[starts.weight_name(0)] for seed in (3, 3, 4)]
-    assert np.array_equal(lsuv[0], lsuv[1])
-    assert not np.allclose(lsuv[0], lsuv[2])
+        assert others == scratch.identity
     rows = found["rival/self-training"].make(0)[-1].X_unlabelled
     assert {row.tobytes() for row in rows} <= {row.tobytes() for row in bench.X_unlabelled}
 
@@ -317,25 +219,17 @@ def test_what_a_rival_does_not_bring_is_what_scratch_has_in_the_same_fit(bench):
 # Names, and the fine-tuning of scratch
 
 
-@pytest.mark.parametrize(
-    ("patterns", "given", "expected"),
-    [
-        (None, {}, ()),
-        ([], {}, contenders.CLASSIFIERS),
-        (["*"], {}, contenders.RIVALS),
-        (["lsuv", "rival/1-nn"], {}, ("rival/1-nn", "rival/lsuv")),
-        ([], {"augmented": True}, (*contenders.CLASSIFIERS, *contenders.AUGMENTED)),
-        (
-            [],
-            {"gradients": True},
-            (*contenders.CLASSIFIERS, *list(contenders.GRADIENTS)[:2]),
-        ),  # none of minutes
-        (["*"], {"gradients": True}, (*contenders.RIVALS, *contenders.GRADIENTS)),
-        (["*"], {"gradients": True, "augmented": True}, contenders.ALL_RIVALS),
-    ],
-)
-def test_rivals_are_selected_by_name_or_pattern(patterns, given, expected):
-    assert contenders.select_rivals(patterns, **given) == list(expected)
+@pytest.mark.parametrize("augmented", [False, True])
+@pytest.mark.parametrize("gradients", [False, True])
+def test_rivals_are_selected_by_name_or_pattern(augmented, gradients):
+    given = {"augmented": augmented, "gradients": gradients}
+    two = contenders.select_rivals(["umap*", "rival/rbf-svm"], **given)
+    assert two == ["rival/rbf-svm", "rival/umap-logistic"]
+    every = contenders.select_rivals(["*"], **given)
+    assert every[: len(contenders.RIVALS)] == [*contenders.RIVALS]
+    assert set(contenders.GRADIENTS).issubset(every) == gradients
+    assert (contenders.AUGMENTED in every) == augmented
+    assert (contenders.AUGMENTED_GRADIENTS in every) == (augmented and gradients)
     with pytest.raises(ValueError, match="unknown rival 'rival/gan'; valid names are riv"):
         contenders.select_rivals(["gan"], **given)
 

@@ -1,5 +1,6 @@
 """The figures of speed: what is compared agrees, what is counted is right. No time is asserted."""
 
+import json
 import re
 import sys
 from dataclasses import replace
@@ -83,10 +84,15 @@ def test_classifiers_train_to_the_same_loss():
 
 
 def test_products_of_a_case_worked_out_by_hand():
-    step = Step("perceptron", 5, (3,), n_perturbations=7, batch_size=4)
-
     def flops(sampler):
-        return sum(product.flops for product in products_of_step(step, sampler=sampler))
+        class Sampled(Step):
+            def start(self, X):
+                fitted = super().start(X)
+                fitted.sampler_ = sampler
+                return fitted
+
+        step = Sampled("perceptron", 5, (3,), n_perturbations=7, batch_size=4)
+        return sum(product.flops for product in products_of_step(step))
 
     # 5-3-2, B = 4, K = 7. First layer: W and its gradient 4x5x3, H H' 4x5x4, L Z 7x4x4x3.
     first = 60 + 80 + 7 * 48 + 60
@@ -131,16 +137,26 @@ def test_memory_of_a_step_is_measured_in_a_process_of_its_own():
 @pytest.mark.long
 def test_another_checkout_is_measured_in_turns_with_this_one(tmp_path, capsys, monkeypatch):
     (tmp_path / "sklearn_mmdinit").symlink_to(Path(probe.sklearn_mmdinit.__file__).parent)
-    probe.compare(tmp_path, {"tiny": TINY}, rounds=1)
-    assert re.match(
-        r"tiny: old [\d.]+ ms, new [\d.]+ ms; new / old: median [\d.]+, of the fastest [\d.]+\n",
-        capsys.readouterr().out,
-    )
+    monkeypatch.setattr(speed, "MODULES", {"tiny": TINY})
+    monkeypatch.setattr(speed, "FITS", {"few": probe.Fit((8,), 2, 60, 20)})
+    monkeypatch.setattr(speed, "ROUNDS", 1)
+    monkeypatch.setattr(speed, "FIT_ROUNDS", 1)
+    assert status_of(speed, ["--against", tmp_path, "--output", tmp_path]) == 0
+    printed = capsys.readouterr().out
+    assert re.search(r"tiny: old [\d.]+ s, new [\d.]+ s; new / old: median [\d.]+, of the", printed)
+    found = json.loads((tmp_path / "speed-against.json").read_text())
+    assert {"versions", "hardware", "commits"} <= set(found)
+    [few] = found["fits"]
+    assert few["L_coh"]["old"] == few["L_coh"]["new"]
+    assert set(few["seconds"]) == {"old", "new"}
+    monkeypatch.setattr(probe, "APART", -1.0)  # as if they had learned otherwise
+    [few] = probe.compare_fits(tmp_path, speed.FITS, rounds=1)
+    assert "seconds" not in few
     elsewhere = [sys.executable, "-S", "-c", "print('/elsewhere/__init__.py')"]
     own = probe._process
     monkeypatch.setattr(probe, "_process", lambda *job, **to: own(*job, **to) | {"args": elsewhere})
     with pytest.raises(RuntimeError, match="the package is not imported from"):
-        probe.compare(tmp_path, {"tiny": TINY}, rounds=1)
+        probe.compare_steps(tmp_path, {"tiny": TINY}, rounds=1)
 
 
 # The commands

@@ -17,7 +17,7 @@ HAND = task_results(
         {
             "xavier/fcn/ours": [[0.80, 0.90], [0.70, 0.90]],
             "xavier/fcn/scratch": [[0.70, 0.80], [0.70, 0.70]],
-            "rival/1-nn": [[0.5, 0.5], [0.5, 0.5]],
+            "rival/umap-logistic": [[0.5, 0.5], [0.5, 0.5]],
         }
     )
 )
@@ -35,7 +35,7 @@ def test_figures_worked_out_by_hand_and_beside_them_the_paper_s_where_they_belon
     assert rows_of("accuracy", HAND) == {
         "xavier/fcn/ours": ["82.50 ± 3.54 (82.42 ± 0.72)"],
         "xavier/fcn/scratch": ["72.50 ± 3.54 (79.63 ± 0.78)"],
-        "rival/1-nn": ["50.00 ± 0.00"],
+        "rival/umap-logistic": ["50.00 ± 0.00"],
     }
     # Std over tasks: 10 / sqrt(2) and 20 / sqrt(2); mean 15 / sqrt(2), std 5.
     assert rows_of("task_std", HAND)["xavier/fcn/ours"] == ["10.61 ± 5.00 (4.76 ± 0.88)"]
@@ -51,7 +51,7 @@ VERSUS = records(
         "xavier/fcn/ours+coherence": [[0.95, 0.90], [0.90, 0.95]],
         "features+logistic": [[0.97, 0.97], [0.97, 0.97]],
         "xavier/fcn/scratch": [[0.75, 0.80], [0.80, 0.75]],
-        "rival/1-nn": [[0.92, 0.93], [0.93, 0.92]],
+        "rival/umap-logistic": [[0.92, 0.93], [0.93, 0.92]],
         "rival/label-spreading": [[0.90, 0.90], [0.85, 0.85]],
         "rival/rbf-svm": [[0.99, 0.99], [0.99]],
     }
@@ -72,7 +72,7 @@ def test_differences_from_scratch_and_rivals_worked_out_by_hand():
     assert rows[coherent, "rival/label-spreading"].startswith("+5.00 [")
     assert rows[coherent, "rival/label-spreading"].endswith("runs [-26.77, +36.77]")
     # The SVM was not measured on every task.
-    assert rows[coherent, MEASURED_THERE].endswith("(1-nn)")
+    assert rows[coherent, MEASURED_THERE].endswith("(umap-logistic)")
     assert rows["features+logistic", "xavier/fcn/scratch"].startswith("+19.50 [")
 
 
@@ -128,6 +128,25 @@ def test_a_draw_that_is_missing_is_null_and_comes_back_as_none():
     assert entry["methods"] == {"ours": [[12.35, 50.0]], "svm": [[50.0, None]]}
     back = unpack_draws([entry], figures).set_index(["method", "draw"])["accuracy"]
     assert back.to_dict() == {("ours", 0): 12.35, ("ours", 1): 50.0, ("svm", 0): 50.0}
+
+
+def test_rows_measured_again_replace_the_old_ones_and_parts_say_where_each_is_from(tmp_path):
+    old = task_results(records({"a": [[0.5, 0.5]], "b": [[0.6, 0.6], [0.6, 0.6]]}))
+    new = task_results(records({"b": [[0.9, 0.9]], "c": [[0.7, 0.7]]}))
+    library = Library(tmp_path)
+    for name, results in (("old", old), ("new", new | {"git_commit": "abc"})):
+        write_json(tmp_path / f"{name}.json", results)
+    report.merge_into(tmp_path, "old.json", str(tmp_path / "new.json"))
+    whole = library.results("old.json")
+    wide = wide_of(whole).T
+    assert wide.mean(axis=1).to_dict() == pytest.approx({"a": 50.0, "b": 90.0, "c": 70.0})
+    assert wide.notna().sum(axis=1).to_dict() == {"a": 2, "b": 2, "c": 2}  # one run of b is gone
+    assert whole["settings"]["methods"] == ["a", "b", "c"]
+    assert [part["git_commit"] for part in whole["parts"]] == [HEAD["git_commit"], "abc"]
+    assert "git_commit" not in whole
+    # Once more: what has parts keeps them.
+    report.merge_into(tmp_path, "old.json", str(tmp_path / "new.json"))
+    assert len(library.results("old.json")["parts"]) == 3
 
 
 # The README's tables

@@ -66,6 +66,7 @@ def _learn(initializer, folder):
 
 
 def test_an_interrupted_pre_training_goes_on_to_the_same_theta0(tmp_path, monkeypatch):
+    monkeypatch.setattr("sklearn_mmdinit.training.config.Config.window", 2)
     initializer = _tiny("he/fcn+bn/ours")
     steps, step, end = [], torch.optim.Adam.step, []
 
@@ -94,6 +95,16 @@ def test_an_interrupted_pre_training_goes_on_to_the_same_theta0(tmp_path, monkey
     assert [path.name[:4] for path in tmp_path.glob("*.*")] == ["a-b-"]
 
 
+def test_each_pre_training_is_found_under_its_method_and_run(tmp_path):
+    for seed in (0, 1):
+        for name in ("xavier/fcn/ours", "he/fcn+bn/rlabel"):
+            initializer = _tiny(name, random_state=seed)
+            learned, again = (_learn(clone(initializer), tmp_path) for _ in range(2))
+            assert_same_arrays(learned.initializer.theta0_, clone(initializer).fit(X).theta0_)
+            assert again.seconds == learned.seconds  # it is read, not learned
+    assert len(list(tmp_path.iterdir())) == 4
+
+
 def _coherent(passes, **params):
     settings = NetworkSettings((4,), coherent_epochs=passes)
     return initializer_of(FEATURES_THETA0, settings).set_params(**params)
@@ -109,7 +120,7 @@ def test_a_changed_setting_or_other_data_change_the_key(monkeypatch):
         "other": _coherent(1, coherence=Coherence(separation=3.0)),
         "augmented": _coherent(1, coherence=Coherence(augmentation=RandomAffine())),
         "augmented more": _coherent(1, coherence=Coherence(augmentation=RandomAffine(shift=3.0))),
-        "two rounds": _coherent(1, coherence=Coherence(embedding=_coherent(1))),
+        "learned before": _coherent(1, coherence=Coherence(embedding=_coherent(1))),
         "a longer first": _coherent(1, coherence=Coherence(embedding=_coherent(2))),
     }
     keys = {name: fit_key(initializer, "x") for name, initializer in given.items()}
@@ -117,9 +128,8 @@ def test_a_changed_setting_or_other_data_change_the_key(monkeypatch):
     assert len(set(keys.values())) == len(keys)
     # What changes nothing in the result.
     assert fit_key(_coherent(1, verbose=1), "x") == keys["auto"]
-    assert fit_key(_coherent(1, coherence=Coherence(memory="folder")), "x") == keys["default"]
     loud = Coherence(embedding=_coherent(1, verbose=1))
-    assert fit_key(_coherent(1, coherence=loud), "x") == keys["two rounds"]
+    assert fit_key(_coherent(1, coherence=loud), "x") == keys["learned before"]
     monkeypatch.setattr(theta0s, "FORM", theta0s.FORM + 1)
     assert fit_key(_tiny(), "x") != keys["paper"]
 
