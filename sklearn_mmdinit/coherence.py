@@ -62,8 +62,8 @@ class Coherence(BaseEstimator):
     n_neighbors : int, default=10
         Edges of each row, which lead to its nearest neighbours. If `n_neighbors` is above 1, a row
         that equals others has one edge to one of them; its other edges lead to rows that differ.
-        From 100,000 rows on, ``pynndescent`` (the extra ``neighbors``) does the search where it is
-        installed: nearly exactly, and much faster after half a minute of compiling in each process.
+        From 100,000 different rows on, ``pynndescent`` (the extra ``neighbors``) does the search
+        where it is installed: nearly exactly, and much faster after half a minute of compiling.
         With 0 there is no graph: a positive pair is one row twice, which `augmentation` changes in
         two ways. This is for photographs, whose neighbours by pixels rarely share a class. Then
         `graph` and `embedding` must be None, and the other parameters of graph and walks have no

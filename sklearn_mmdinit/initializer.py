@@ -95,10 +95,10 @@ class MMDInitializer(
         neighbours if few examples differ. None: the paper's loss.
     max_iter : int or "auto", default="auto"
         Epochs over X. "auto" without coherence: 5. "auto" with coherence: the learning rate stays
-        constant until L_coh stops falling. If L_coh is then at most 0.4, the rate stays constant
-        for as many steps again. Then it falls, for half as many steps as it was constant. There are
-        at most 3,000 steps, and at least n_samples / 20, kept between 225 and 3,000. Fewer steps
-        may give weights that are worse than random ones.
+        constant until L_coh stops falling. If L_coh is then at most 0.4, it stays constant
+        for as many steps again. Then it falls for half of all steps so far. There are at most 3,000
+        steps, and at least n_samples / 20, kept between 225 and 3,000. Fewer steps may give weights
+        that are worse than random ones.
     random_state : int, RandomState instance or None, default=None
         Seed of random weights, the order of examples, walks, augmentations, perturbations and
         uniform samples.
@@ -151,7 +151,7 @@ class MMDInitializer(
         s / sqrt(n_out).
     uniformity_weight, degeneracy_weight, detachment_weight : float or "auto", default="auto"
         Weights of the paper's three terms: of L_uni, which sums nine kernels as in the paper's text
-        (1 / 9 averages them: then few hidden units die, as the paper reports); of L_sd against
+        (with a weight of 1 / 9 few hidden units die, as the paper reports); of L_sd against
         degenerate softmax, the paper's :math:`\lambda`; of L_iod against input-output detachment,
         the paper's :math:`\xi`. "auto": the paper's 1, 0.4 and 1; with coherence 0, because the
         terms then take most of the time and add nothing once the last layer is fitted first. If
@@ -352,8 +352,8 @@ class MMDInitializer(
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Unlabelled examples, at least two, best standardized. A NumPy memory map larger than
-            memory is read in parts. A module may take examples of another shape.
+            Unlabelled examples, at least two, best standardized. A NumPy memory map of floats may
+            be larger than memory. A module may take examples of another shape.
         y : array-like of shape (n_samples,), default=None
             Labels. Only the number of classes is used, and only if ``n_classes`` is "auto".
 
@@ -504,7 +504,7 @@ class MMDInitializer(
         return X.astype(dtype if dtype in (np.float32, np.float64) else np.float32, copy=False)
 
     def _initial_weights(self, X: np.ndarray, y: Any, seed: int) -> Theta0:
-        """Inspect a network of the module on a few rows; the weights at which training starts."""
+        """Set the builder, by a network of the module; the weights at which training starts."""
         learned, of_labels = self._learned(), labels.n_classes_in(y)
         was_known = learned is not None and self._n_classes_is_known
         self._n_classes_is_known = bool(
@@ -564,7 +564,8 @@ class MMDInitializer(
             walk = None
             if has_graph(coherence):
                 walk = walk_on(coherence, self.embedding_, X, self.verbose)
-            length = float(coherence.walk_length)
+            assert config.coherence is not None
+            length = config.coherence.walk_length
             pairs = PositivePairs(walk, length, seed, coherence.augmentation)
         return RowBatches(X, config.rows_a_step, seed, self._builder.as_examples, pairs)
 

@@ -82,7 +82,7 @@ def _units(claim: Claim, library: Library) -> tuple[pd.DataFrame, list[str]]:
 
 
 def _rival_and_fresh(claim: Claim, library: Library) -> tuple[pd.DataFrame, str, str]:
-    """The accuracies of a claim; the names of the best rival and of fresh weights, or ""."""
+    """The accuracies of a claim; the names of the best other method and of fresh weights, or ""."""
     accuracies, rivals = _units(claim, library)
     best = accuracies.mean()[rivals].idxmax() if rivals else ""
     return accuracies, best, claim.fresh or scratch_of(theta0_of(claim.method)) or ""
@@ -111,6 +111,14 @@ def _row(claim: Claim, library: Library) -> list[str]:
 
 
 def claims_table(claims: tuple[Claim, ...], library: Library) -> Table:
-    """A row a claim, beside the best rival of its file, known only afterwards, and scratch."""
-    head = ["claim", "over", "accuracy", "best rival", "above it", "fresh weights", "above them"]
+    """A row a claim, beside the best other method of its file, as found afterwards, and scratch."""
+    head = [
+        "claim",
+        "over",
+        "accuracy",
+        "best other method",
+        "above it",
+        "random weights",
+        "above them",
+    ]
     return Table("", pd.DataFrame([_row(claim, library) for claim in claims], columns=head))

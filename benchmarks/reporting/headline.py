@@ -16,7 +16,7 @@ from reporting.results import Library
 PICTURE = "headline.png"
 COLUMNS = {
     "fresh": "baseline",
-    "rival": "best rival",
+    "rival": "best other method",
     "ours": "this package",
 }
 COLOURS = {"fresh": "#b0b0b0", "rival": "#6b6b6b", "ours": "#1f6fb4"}
@@ -42,8 +42,8 @@ def headline_figures(library: Library) -> pd.DataFrame:
 def headline_table(library: Library) -> Table:
     """What the picture shows, as numbers."""
     title = (
-        "Test accuracy (%). The baseline is a network from fresh weights, and for sentences a "
-        "logistic regression. The best rival is the best of all other methods that were measured"
+        "Test accuracy (%). The baseline is a network from random weights, and for sentences a "
+        "logistic regression. Beside it is the best of all other methods measured"
     )
     frame = headline_figures(library).map("{:.1f}".format).rename(columns=COLUMNS)
     return named_rows(title, frame, "data")

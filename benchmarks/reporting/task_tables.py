@@ -87,7 +87,7 @@ def _gain_texts(columns: dict[Any, pd.Series]) -> pd.DataFrame:
 
 def gain_table(results: Results) -> Table:
     """Each network minus itself from fresh weights, the paper's beside where it has the tasks."""
-    same = "the same network from fresh weights on the same tasks"
+    same = "the same network from random weights on the same tasks"
     title = f"Gain over {same}, in points: {INTERVALS}"
     wide = wide_of(results)
     bases = {row: base for row in wide if (base := scratch_of(row)) in wide and base != row}

@@ -33,7 +33,7 @@ def generator_of(seed: int, purpose: Purpose, *key: int) -> np.random.Generator:
 
 
 def seed_of(seed: int, purpose: Purpose, *key: int) -> int:
-    """A seed for this purpose, for a generator that is not NumPy's; `key` as above."""
+    """A seed for a generator that is not NumPy's; `key` holds the numbers of the step or epoch."""
     return int(_sequence(seed, purpose, *key).generate_state(1)[0])
 
 

@@ -49,7 +49,7 @@ def _set_num_threads_here(n: int) -> None:
     """Set the number of PyTorch's threads for the calling thread alone.
 
     PyTorch's own function also changes the default for new threads. A helper thread therefore saves
-    this default before the call and restores it afterwards. A thread that starts between the two
+    this default before the call and restores it afterwards. A thread that starts in this time
     would get the wrong default. So the thread of an estimator first calls
     :func:`num_threads_when_settled`, which waits for the lock.
     """

@@ -185,12 +185,11 @@ def principal_components(
     n_components: int = _N_COMPONENTS,
     *,
     most_entries: int = 50_000_000,
-    most_features: int = 2_000,
 ) -> np.ndarray:
     """First principal components (n, n_components) of rows (n, p), in float32.
 
     Rows are centred in float64. Components are learned from a sample of rows. It has at most
-    `most_entries` numbers (400 MB), or 10 rows a component if those are more. Up to `most_features`
+    `most_entries` numbers (400 MB), or 10 rows a component if those are more. Up to 2,000
     features, components are the eigenvectors of the covariance, which take a second. Beyond that
     the solver is randomized.
     """
@@ -201,7 +200,7 @@ def principal_components(
     sample = X[rows].astype(np.float64)
     mean, axes = sample.mean(axis=0), None
     if n_components < min(n, p):
-        solver = "covariance_eigh" if p <= most_features else "randomized"
+        solver = "covariance_eigh" if p <= 2_000 else "randomized"
         pca = PCA(n_components, svd_solver=solver, copy=False, random_state=_SEED).fit(sample)
         axes = pca.components_.T
     projected = np.empty((n, p if axes is None else n_components), dtype=np.float32)

@@ -80,11 +80,10 @@ def with_gradient(
 ) -> torch.Tensor:
     """Values (n,) of n points; their gradient is computed together with them, on threads.
 
-    So the matrices of all pairs need not be kept for the backward pass. The gradient is that of the
-    sum of all values: it is right only if the caller sums the values, or if each value depends on
-    its own point alone. ``pieces_of(start, stop)`` computes values and gradients of some of the
-    points. `n_numbers` is how many numbers are computed in all; if it is small, one thread computes
-    them.
+    So the matrices of all pairs need not be kept for the backward pass. Sum the values, or let each
+    depend on its own point alone: the gradient is that of their sum. ``pieces_of(start, stop)``
+    computes values and gradients of some of the points. `n_numbers` is how many numbers are
+    computed in all; if it is small, one thread computes them.
     """
     values: torch.Tensor = _WithGradient.apply(points, pieces_of, n_numbers)
     return values

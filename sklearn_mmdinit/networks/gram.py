@@ -7,9 +7,10 @@ pre-activations. The columns of this noise are independent, and each is N(0, C) 
 
 L Z with a standard normal Z (B, n_out) has the same distribution, jointly over the mini-batch. The
 backward pass uses the most likely epsilon that gives the noise,
-:math:`E^T = (s^2 / n_{in}) H^T C^{-1} L Z`. The loss depends on epsilon only through the noise. So
-the gradient is that of the functional sampler, averaged over all epsilon that give the same noise
-in every layer: it is unbiased, and its variance is not larger.
+:math:`E^T = (s^2 / n_{in}) H^T C^{-1} L Z`. The loss depends on epsilon only through the noise, and
+the most likely epsilon is also their mean, because epsilon is Gaussian. So the gradient is that of
+the functional sampler, averaged over all epsilon that give the same noise in every layer: it is
+unbiased, and its variance is not larger.
 
 In a later layer with few inputs and many rows the sampler draws epsilon itself, because epsilon has
 fewer entries than the noise, and C is singular.

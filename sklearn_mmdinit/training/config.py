@@ -50,7 +50,7 @@ class Config:
 
     n_classes: int  # the paper's d
     learning_rate_init: float  # of Adam, before it falls
-    max_iter: int  # epochs over the rows; an upper limit if `ends_by_coherence`
+    max_iter: int  # epochs over the rows; not used if `ends_by_coherence`
     batch_size: int  # rows of a step for the paper's terms
     n_perturbations: int = 2  # the paper's K, and its M
     perturbation_scale: float = 0.0  # the paper's s

@@ -40,7 +40,7 @@ def loss_terms(
     """
     terms: list[Any] = []
     if config.has_paper_terms:
-        # Running statistics are those of all rows of coherence, where there are any.
+        # With coherence only its pass, of all rows, updates running statistics.
         with nullcontext() if config.coherence is None else isolated(network):
             terms = [*paper_terms(config, network, info, X[: config.batch_size], random)]
     if config.coherence is not None:

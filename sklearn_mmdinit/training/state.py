@@ -65,7 +65,7 @@ class State:
             self.best, self.best_loss = current, means["loss"]
 
     def fall_back(self, config: Config, n_steps: int) -> None:
-        """Undo the last steps: go back to the best window, or raise an error if there is none."""
+        """Take the weights of the best window, drop the last steps; an error if there is none."""
         message = (
             f"the loss or the weights are not finite between steps {self.step - n_steps} and "
             f"{self.step}, and pre-training stops there; try a smaller learning_rate_init than "
@@ -146,9 +146,9 @@ def has_converged(levels: Sequence[float], separation: float) -> bool:
     """Whether L_coh has stopped falling, and predictions depend on the row.
 
     L_coh is rho, the separation, if the predictions for all rows move together (C = 1), and
-    1 - 1 / (4 rho) if C = 1 / (2 rho) for any two rows, which asks nothing of the data. The limit
-    is halfway between the two, and at most 1. Below rho = 1 they are too near to be distinguished:
-    the limit is that of 1.
+    1 - 1 / (4 rho), if C = 1 / (2 rho) for any two rows, the lowest value without regard to the
+    data. The limit is halfway between the two, and at most 1. Below rho = 1 they are too near to
+    be distinguished: the limit is that of 1.
     """
     rho = max(separation, 1.0)
     limit = min((rho + 1.0 - 1.0 / (4.0 * rho)) / 2.0, 1.0)

@@ -153,8 +153,8 @@ class StreamBatches:
     integers: bool  # whether the module takes integers
     seed: int  # of the augmentation
     augmentation: Augmentation | None
-    # Steps of an epoch. It begins with the value in the training's state. If that is 0, it is
-    # estimated from the loader's length. Each pass corrects it.
+    # Steps of an epoch: of a checkpoint, or 0 for an estimate by the loader's length; after a pass
+    # those of this pass.
     steps_an_epoch: float
 
     def __post_init__(self) -> None:

@@ -91,7 +91,7 @@ def headline_files(lift=0.0):
 
 def test_the_headline_has_the_best_rival_of_each_kind_of_data(tmp_path):
     table = headline.headline_table(write_all(tmp_path, headline_files()))
-    assert table.head[2:] == ["best rival", "this package"]
+    assert table.head[2:] == ["best other method", "this package"]
     digits, *_, sentences = table.rows
     assert sentences[1:] == ["50.0", "60.0", "70.0"]
     assert digits[1:] == ["75.0", "96.0", "97.0"]
