@@ -73,7 +73,7 @@ class NetClassifier(factories.ExtraParamsMixin, ClassifierMixin, BaseEstimator):
           fits the classification layer. Then all layers are trained, at a low learning rate. If all
           layers were trained from the start, with few labels, the pre-trained features would
           change before the classification layer fits them [1]_. This layer must be a plain
-          ``nn.Linear`` that is learned.
+          ``nn.Linear`` that is learned and shares no weights.
         - "paper": all layers at once, from the initial weights.
         - "auto": "head-first" if the initial weights are pre-trained and the classification layer
           can be fitted, else "paper".
@@ -318,8 +318,8 @@ class NetClassifier(factories.ExtraParamsMixin, ClassifierMixin, BaseEstimator):
         if self.fine_tuning == "head-first" and not start.head:
             raise ValueError(
                 "fine_tuning='head-first' needs a module whose logits come from a plain nn.Linear "
-                f"that is learned; those of {start.architecture.module} do not; pass "
-                "fine_tuning='paper'"
+                f"that is learned and shares no weights; those of {start.architecture.module} do "
+                "not; pass fine_tuning='paper'"
             )
         if start.must_learn:
             return start  # the initializer warns itself

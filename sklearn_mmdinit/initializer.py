@@ -123,8 +123,8 @@ class MMDInitializer(
         an interrupt the same call goes on from there. On a CPU the result is then bit for bit that
         of a training without interruption. A file of other rows, parameters or initial weights
         raises an error, so each ``fit`` of a search needs a file of its own. A loader is known by
-        its length and first examples, a function by its name: where their code changes, take
-        another file. A checkpoint needs a `random_state`.
+        its length and first examples, a module by its class and weights, a function by its name:
+        where their code changes, take another file. A checkpoint needs a `random_state`.
     warm_start : bool, default=False
         Whether ``fit`` of a fitted initializer starts at its theta0, for example when new rows
         have arrived. The learning rate schedule, the optimizer and the graph are new. The network
@@ -403,7 +403,8 @@ class MMDInitializer(
             rows = np.ascontiguousarray(X, X.dtype.newbyteorder("="))
             weights = theta0.architecture.to_json(), dict(theta0.arrays)
             settings = vars(config), vars(coherence) if coherence else {}, str(autocast)
-            digest = digest_of(rows, n_rows, seed, *weights, *settings)
+            n_views = 0 if epochs is None else epochs.n_views
+            digest = digest_of(rows, n_rows, n_views, seed, *weights, *settings)
             keep = Checkpointer(Path(self.checkpoint), digest)
             state = keep.first_state(state)
         self.embedding_ = fit_embedding(coherence, X, seed)

@@ -169,12 +169,11 @@ def _check_views(data: Any, views: int, coherence: Coherence | None) -> None:
         )
     if views == 1:
         return
-    if coherence is None:
-        raise ValueError("views=2 gives the positive pairs of a coherence: pass coherence='auto'")
-    if not isinstance(data, DataLoader | IterableDataset):
+    if coherence is None or not isinstance(data, DataLoader | IterableDataset):
         raise ValueError(
-            "views=2 needs a DataLoader that gives two views (a, b, ...) of each example, got a "
-            f"{type(data).__name__}; pass DataLoader(dataset, {coherence.batch_size}, shuffle=True)"
+            "views=2 needs a coherence and a DataLoader that gives two views (a, b, ...) of each "
+            f"example, got coherence={coherence} and a {type(data).__name__}; pass "
+            "coherence='auto' and DataLoader(dataset, 256, shuffle=True)"
         )
     for name, value in choices_of_neighbors(coherence).items():
         raise ValueError(

@@ -15,9 +15,9 @@ from torch import nn
 from ._base.mlp import MLP
 from ._base.module_factory import ModuleFactory, factory_of_initializer
 from ._base.validation import shortened
-from .fine_tuning.head import can_be_fitted
 from .initializer import MMDInitializer
 from .networks.builder import fresh_theta0, module_to_train, takes_integers
+from .networks.info import own_parameters
 from .theta0 import Architecture, Theta0, set_theta0_, theta0_in
 
 _VALID = (
@@ -138,7 +138,8 @@ def start_from(source: Source, factory: ModuleFactory, X: Any, n_classes: int) -
     elif source is not None:
         _check_will_fit(source, module, X.shape[1:], n_classes)
     head = architecture.last_layer
-    if head and not can_be_fitted(module.get_submodule(head)):
+    # A parametrization changes the layer's class.
+    if not own_parameters(module, head) or type(module.get_submodule(head)) is not nn.Linear:
         head = ""
     return Start(factory, architecture, source, learned or fresh, head, takes_integers(module))
 

@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 from torch import nn
 
 from nets import assert_same_fit
-from sklearn_mmdinit import Coherence, MLPClassifier, MMDInitializer
+from sklearn_mmdinit import Coherence, MLPClassifier, MMDInitializer, mmd_init_
 from sklearn_mmdinit.graph.walks import Walk
 from sklearn_mmdinit.losses import logit_correlation
 from sklearn_mmdinit.training.config import PAPER_WEIGHTS, resolve
@@ -195,6 +195,28 @@ def test_a_network_that_gives_all_rows_the_same_has_not_converged(X):
     init = MMDInitializer(module=module, coherence=Coherence(batch_size=40), max_iter=40)
     with pytest.warns(ConvergenceWarning, match="hardly distinguishes rows: .*max_iter=80"):
         assert init.fit(X).converged_ is False
+
+
+def frozen(n_frozen):
+    net = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
+    for parameter in [net[2].bias, net[2].weight, net[0].bias, net[0].weight][:n_frozen]:
+        parameter.requires_grad_(False)
+    return net
+
+
+@pytest.mark.parametrize("n_frozen", [1, 2])
+def test_a_frozen_last_layer_keeps_its_weights(n_frozen, X):
+    net = frozen(n_frozen)
+    before = [array.clone() for array in net[2].parameters()]
+    mmd_init_(net, X, coherence="auto", max_iter=1, random_state=0)
+    assert all(map(torch.equal, before, net[2].parameters()))
+
+
+def test_coherence_needs_a_layer_to_train_before_the_last(X):
+    net = frozen(4)
+    net[2].requires_grad_(True)
+    with pytest.raises(ValueError, match="so coherence cannot train the module; let a layer"):
+        mmd_init_(net, X, coherence="auto", random_state=0)
 
 
 def test_a_warm_start_goes_on_from_theta0(X):

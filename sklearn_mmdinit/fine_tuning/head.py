@@ -26,11 +26,6 @@ _MOST_ROWS = 5_000
 _MAX_ITER = 10_000
 
 
-def can_be_fitted(layer: nn.Module) -> bool:
-    """Whether a layer is a plain linear one, without a parametrization, that is learned."""
-    return type(layer) is nn.Linear and all(p.requires_grad for p in layer.parameters())
-
-
 def linear_head(
     H: np.ndarray,
     y: np.ndarray,

@@ -61,7 +61,7 @@ class NetworkBuilder:
         return module.to(device)
 
     def with_head_of_zeros(self, theta0: Theta0) -> Theta0:
-        """Theta0 with a last layer of zeros, unless another layer shares its parameters.
+        """Theta0 with a last layer of zeros, unless its parameters are frozen or shared.
 
         Coherence alone does not train the last layer. From zeros, fine-tuning is better than from
         random weights, whose outputs it would first have to unlearn.

@@ -88,7 +88,7 @@ def inspect_module(module: nn.Module, X: torch.Tensor, sampler: str = "auto") ->
         by_vmap=by_vmap,
         n_activations=-(-n_numbers // len(X)),
         last_layer=last_layer,
-        head=_own_parameters(module, last_layer),
+        head=own_parameters(module, last_layer),
         stateful=stateful,
     )
 
@@ -133,13 +133,14 @@ def _last_layer(module: nn.Module, outputs: _Outputs, logits: torch.Tensor) -> s
     return ""
 
 
-def _own_parameters(module: nn.Module, layer: str) -> tuple[str, ...]:
-    """Names of a layer's parameters; none if there is no layer, or another one shares them."""
-    own = {id(parameter) for parameter in module.get_submodule(layer).parameters()}
+def own_parameters(module: nn.Module, layer: str) -> tuple[str, ...]:
+    """Names of a layer's parameters; none if one is frozen or shared, or there is no layer."""
+    parameters = list(module.get_submodule(layer).parameters())
+    own = {id(parameter) for parameter in parameters}
     every = module.named_parameters(remove_duplicate=False)
     names = tuple(name for name, parameter in every if id(parameter) in own)
     is_own = layer and all(name.rpartition(".")[0] == layer for name in names)
-    return names if is_own else ()
+    return names if is_own and all(p.requires_grad for p in parameters) else ()
 
 
 def _attributes(module: nn.Module) -> list[tuple[str, int]]:

@@ -174,6 +174,11 @@ def _step(
     kind, is_on = batch.device.type, autocast is not None
     with torch.autocast(kind, autocast, enabled=is_on, cache_enabled=False):
         terms = loss_terms(network, info, batch, random, config)
+    if not terms.requires_grad:
+        raise ValueError(
+            "the hidden activations depend on no parameter that requires a gradient, so coherence "
+            "cannot train the module; let a layer before the last require gradients"
+        )
     # Gradients keep their memory: the operating system would have to zero new memory.
     optimizer.zero_grad(set_to_none=False)
     terms[0].backward()

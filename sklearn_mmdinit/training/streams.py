@@ -38,7 +38,7 @@ class LoaderEpochs:
     """
 
     def __init__(self, loader: DataLoader[Any], name: str, seed: int, n_views: int) -> None:
-        self.name, self._loader, self._seed, self._n_views = name, loader, seed, n_views
+        self.name, self._loader, self._seed, self.n_views = name, loader, seed, n_views
         # Rows of the last pass that has ended. Before the first has ended, an estimate from the
         # loader's length.
         self.n_rows = UNKNOWN
@@ -83,7 +83,7 @@ class LoaderEpochs:
                 batches = iter(self._loader) if batches is None else batches
                 if (item := next(batches, _END)) is _END:
                     break
-                views = _views_in(item, self._n_views)
+                views = _views_in(item, self.n_views)
                 shape = views[0].shape[1:] if shape is None else shape
                 _check_examples(views, shape)
             n_rows += len(views[0])

@@ -84,6 +84,25 @@ def test_any_module_whose_logits_come_from_a_linear_layer(data):
         NetClassifier(net, **HEAD_ALONE).fit(X, y)
 
 
+def test_a_layer_that_shares_its_weights_is_not_fitted_first(data):
+    """Fitting it would replace the weights of the first layer."""
+
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.last = nn.Linear(4, 3, bias=False), nn.Linear(4, 3, bias=False)
+            self.middle, self.last.weight = nn.Linear(3, 4), self.first.weight
+
+        def forward(self, X):
+            return self.last(torch.relu(self.middle(self.first(X))))
+
+    init = MMDInitializer(module=Tied(), coherence="auto", max_iter=1, random_state=0)
+    clf = NetClassifier(warm_start_from=init.fit(data[0]), random_state=0, max_iter=0)
+    assert clf.fit(*data).fine_tuning_ == "paper"
+    weight = clf.net_.module_.first.weight.detach().numpy()
+    np.testing.assert_array_equal(weight, init.theta0_.arrays["first.weight"])
+
+
 def test_auto_fits_the_head_first_where_weights_are_learned(data, init):
     def chosen(**params):
         clf = MLPClassifier(random_state=0, **params).fit(*data)
