@@ -17,8 +17,9 @@ Run it (about twenty minutes on two cores), or a part::
     python benchmarks/speed.py --sections step modules
     python benchmarks/speed.py --against ../worktree-of-an-earlier-commit
 
-With ``--against`` it measures the library's steps and whole fits with coherence by another checkout
-of the package and by this one, in turns, and writes ``speed-against.json``. A fit is timed only if
+With ``--against`` it measures the library's steps (section ``modules``) and whole fits with
+coherence (``fits``) by another checkout of the package and by this one, in turns, and writes
+``speed-against.json``. A fit is timed only if
 L_coh at its end differs by less than 5 % between the two.
 Leave the machine alone meanwhile: another program that uses its cores shows in every figure.
 """
@@ -50,7 +51,7 @@ from timing.steps import Step, measure_modules, measure_steps
 SECTIONS = ("step", "fine-tuning", "fits", "modules")
 PAPER = Step()
 ROUNDS = 5  # of what is timed in turns
-FIT_ROUNDS = 3  # of whole fits beside another checkout, which take minutes
+FIT_ROUNDS = 2  # of whole fits beside another checkout, which take minutes
 # The first ConvNet is that of ``mnist_tasks.py --network convnet``, the last that of PyTorch's
 # example of MNIST.
 MODULES = {
@@ -103,10 +104,12 @@ def figures_of(section: str, device: str) -> dict[str, Any]:
 def measure_against(options: argparse.Namespace) -> dict[str, Any]:
     """Steps and fits by another checkout and by this one, and what they were made with."""
     steps = {name: replace(step, device=options.device) for name, step in MODULES.items()}
-    measured = {
-        "steps": compare_steps(options.against, steps, 2 * ROUNDS),
-        "fits": compare_fits(options.against, FITS | (LARGE if options.large else {}), FIT_ROUNDS),
-    }
+    measured: dict[str, Any] = {}
+    if "modules" in options.sections:
+        measured["steps"] = compare_steps(options.against, steps, 2 * ROUNDS)
+    if "fits" in options.sections:
+        fits = FITS | (LARGE if options.large else {})
+        measured["fits"] = compare_fits(options.against, fits, FIT_ROUNDS)
     commits = {"old": commit(options.against.resolve()), "new": commit()}
     about = {"device": options.device, "threads": torch.get_num_threads(), "commits": commits}
     return about | provenance() | measured
