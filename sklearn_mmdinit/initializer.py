@@ -329,8 +329,6 @@ class MMDInitializer(
         coherence = coherence_of(self.coherence)
         if coherence is not None:
             check_coherence(coherence)
-            if np.size(self.hidden_layer_sizes) == 0:
-                raise ValueError("coherence needs a hidden layer, got hidden_layer_sizes=()")
         elif not any(getattr(self, name) for name in PAPER_WEIGHTS):
             names = ", ".join(PAPER_WEIGHTS)
             raise ValueError(

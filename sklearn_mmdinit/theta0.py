@@ -377,9 +377,7 @@ def _digest(arrays: Mapping[str, np.ndarray], texts: Mapping[str, str]) -> str:
 
 def checked_path(path: str | os.PathLike[str], name: str = "path") -> Path:
     """The path of a file to read or write; an error if it cannot be a safetensors file."""
-    if not isinstance(path, str | os.PathLike):
-        raise TypeError(f"{name} must be a str or path-like that ends in {_SUFFIX!r}, got {path!r}")
-    checked = Path(path)
-    if checked.suffix != _SUFFIX or checked.is_dir():
-        raise ValueError(f"{name} must name a file that ends in {_SUFFIX!r}, got {str(path)!r}")
+    checked = Path(path) if isinstance(path, str | os.PathLike) else None
+    if checked is None or checked.suffix != _SUFFIX or checked.is_dir():
+        raise ValueError(f"{name} must be the path of a {_SUFFIX!r} file, got {path!r}")
     return checked

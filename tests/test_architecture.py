@@ -153,12 +153,12 @@ def test_each_place_keeps_its_budget(places):
 def test_the_whole_package_keeps_its_budget():
     files = [PUBLIC, *FILES]
     assert len(files) <= 45
-    assert sum(map(n_code_lines, files)) <= 5100
+    assert sum(map(n_code_lines, files)) <= 5000
     texts = [path.read_text() for path in files]
-    assert sum(len(text.splitlines()) for text in texts) <= 8600
+    assert sum(len(text.splitlines()) for text in texts) <= 8400
     nodes = [node for text in texts for node in ast.walk(ast.parse(text))]
     calls = [node.func for node in nodes if isinstance(node, ast.Call)]
-    assert sum(isinstance(node, ast.Raise) for node in nodes) <= 123
+    assert sum(isinstance(node, ast.Raise) for node in nodes) <= 120
     assert (
         sum(getattr(f, "id", getattr(f, "attr", "")) in ("warn", "warn_user") for f in calls) <= 12
     )

@@ -147,12 +147,12 @@ table(
     *numbers("learning_rate_init perturbation_scale", NAN, INF, -1, 0),
     ("detachment_weight", (0,), ValueError, "_weight", dict.fromkeys(WEIGHTS.split(), 0)),
     ("hidden_layer_sizes", SIZES, ValueError),
-    ("hidden_layer_sizes", ((),), ValueError, {"coherence": "auto"}),
+    ("hidden_layer_sizes", ((),), ValueError, "needs a hidden layer", {"coherence": "auto"}),
     ("activation init device", NOT_CHOICES, ValueError),
     ("coherence", (3, "x", [1]), EITHER),
     ("verbose", ("loud", None), TypeError, "verbose"),
     ("random_state", ("seed",), ValueError, "seed"),
-    ("checkpoint", (3,), TypeError),
+    ("checkpoint", (3,), ValueError),
     ("checkpoint", ("training.pt",), ValueError),
     ("random_state", (None,), ValueError, {"checkpoint": "x.safetensors"}),
 )
@@ -323,8 +323,8 @@ table(
     architecture=THETA0.architecture,
     arrays=THETA0.arrays,
 )
-table(mm.Theta0.load, ("path", NO_PATHS, TypeError))
-table(THETA0.save, ("path", NO_PATHS, TypeError))
+table(mm.Theta0.load, ("path", NO_PATHS, ValueError))
+table(THETA0.save, ("path", NO_PATHS, ValueError))
 table(loaded, ("module", ("{}", "[3]", "x", ""), ValueError, r"a\.safetensors"))
 
 

@@ -215,7 +215,7 @@ def test_a_frozen_last_layer_keeps_its_weights(n_frozen, X):
 def test_coherence_needs_a_layer_to_train_before_the_last(X):
     net = frozen(4)
     net[2].requires_grad_(True)
-    with pytest.raises(ValueError, match="so coherence cannot train the module; let a layer"):
+    with pytest.raises(ValueError, match="coherence needs a hidden layer to train"):
         mmd_init_(net, X, coherence="auto", random_state=0)
 
 

@@ -86,11 +86,23 @@ def _written(kind: str, results: Results) -> Table:
     return Table(title, pd.DataFrame(rows, columns=head))
 
 
+def _fits_against(results: Results) -> Table:
+    """Whole fits by two checkouts, in turns."""
+    rows = []
+    for fit in results["fits"]:
+        seconds = (_seconds(fit["seconds"][side]["median"]) for side in ("old", "new"))
+        rows.append([fit["name"], *seconds, f"{fit['new / old']['median']:.2f}"])
+    title = f"A whole fit with coherence, {results['threads']} threads"
+    head = ["rows", "with the paper's terms", "by coherence alone", "ratio"]
+    return Table(title, pd.DataFrame(rows, columns=head))
+
+
 SPEED_KINDS = ("step", "memory", "fine_tuning", "coherent_fits", "modules", "module_memory")
 """Those of ``speed.py``, each made of the results' entry of its name."""
 
 TIME_TABLES: dict[str, Callable[..., Table]] = {
     **{kind: partial(_written, kind) for kind in SPEED_KINDS},
     "coherence_time": _coherence,
+    "fits_against": _fits_against,
 }
 """From the results of a command to a table of them, by kind."""

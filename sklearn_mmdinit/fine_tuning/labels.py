@@ -76,10 +76,7 @@ def checked_weights(sample_weight: Any, y: np.ndarray) -> np.ndarray | None:
     if sample_weight is None:
         return None
     weights: np.ndarray = _check_sample_weight(sample_weight, y, dtype=np.float64)
-    finite_array("sample_weight", weights)  # scikit-learn does not check a single number for NaN
-    if (weights < 0).any():
-        raise ValueError(f"sample_weight must not be negative, got {weights.min()}")
-    return weights
+    return _not_negative("sample_weight", weights)
 
 
 def class_weights(
@@ -96,12 +93,16 @@ def class_weights(
         totals = np.bincount(y, weights, minlength=len(classes))
         # A class without weight has no example in the loss.
         return totals.sum() / (len(classes) * np.where(totals > 0, totals, np.inf))
-    by_class = finite_array(
-        "class_weight", compute_class_weight(class_weight, classes=classes, y=classes[y])
-    )
-    if (by_class < 0).any():
-        raise ValueError(f"class_weight must not be negative, got {by_class.min()}")
-    return by_class
+    by_class = compute_class_weight(class_weight, classes=classes, y=classes[y])
+    return _not_negative("class_weight", by_class)
+
+
+def _not_negative(name: str, values: Any) -> np.ndarray:
+    """Weights as finite floats; scikit-learn does not check a single number for NaN."""
+    weights = finite_array(name, values)
+    if (weights < 0).any():
+        raise ValueError(f"{name} must not be negative, got {weights.min()}")
+    return weights
 
 
 def examples_in_loss(

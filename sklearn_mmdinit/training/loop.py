@@ -176,8 +176,8 @@ def _step(
         terms = loss_terms(network, info, batch, random, config)
     if not terms.requires_grad:
         raise ValueError(
-            "the hidden activations depend on no parameter that requires a gradient, so coherence "
-            "cannot train the module; let a layer before the last require gradients"
+            "coherence needs a hidden layer to train: the inputs of the last layer depend on no "
+            "parameter that requires a gradient"
         )
     # Gradients keep their memory: the operating system would have to zero new memory.
     optimizer.zero_grad(set_to_none=False)
