@@ -11,12 +11,12 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.neighbors import NearestNeighbors
 from sklearn.preprocessing import normalize
 from sklearn.utils import column_or_1d
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from ._base import validation as checks
 from ._base.environment import array_of
 from .fine_tuning.head import linear_head
+from .fine_tuning.labels import learn_classes
 from .graph.neighbors import count_distinct, neighbor_graph
 
 __all__ = ["EmbeddingClassifier"]
@@ -178,16 +178,9 @@ def _encoded(y: Any) -> tuple[np.ndarray, np.ndarray]:
         dtype=bool,
     )
     labels = np.asarray(y[labelled].tolist())
-    if len(labels) > 0:
-        # Each four times, because scikit-learn warns of classes with fewer than four labels.
-        with np.errstate(invalid="ignore"):  # NumPy warns of infinity before it is refused
-            check_classification_targets(np.repeat(labels, 4))
-    classes, indices = np.unique(labels, return_inverse=True)
-    if len(classes) < 2:
-        raise ValueError(
-            f"y must hold labels of at least two classes, got {classes.tolist()}; -1, None and NaN "
-            "mark examples without a label"
-        )
+    hint = "; -1, None and NaN mark examples without a label"
+    with np.errstate(invalid="ignore"):  # NumPy warns of infinity before it is refused
+        classes, indices = learn_classes(labels, hint)
     encoded = np.full(len(y), -1)
     encoded[labelled] = indices
     return classes, encoded
@@ -195,10 +188,7 @@ def _encoded(y: Any) -> tuple[np.ndarray, np.ndarray]:
 
 def _unit(X: np.ndarray) -> np.ndarray:
     """Rows of unit norm in float32; a row of zeros stays."""
-    # First divided, exactly, by a power of 2 near the largest entry, so that squares fit float32
-    # and no row is so short that `normalize` leaves it as it is.
-    _, exponents = np.frexp(np.abs(X).max(axis=1, keepdims=True))
-    return np.asarray(normalize(np.ldexp(X, -exponents)), dtype=np.float32)
+    return checks.unit_rows(X).astype(np.float32, copy=False)
 
 
 class NeighborSpreading:

@@ -358,8 +358,8 @@ def read_whole(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
             texts = file.metadata() or {}
         if texts.pop(_DIGEST_KEY, None) != _digest(arrays, texts):
             raise ValueError("its contents do not have their digest")
-    except (SafetensorError, ValueError, TypeError, LookupError, AttributeError) as error:
-        # The last three come from an element type that NumPy does not have.
+    except (SafetensorError, *PARSE_ERRORS) as error:
+        # Some come from an element type that NumPy does not have.
         why = shortened(str(error))
         raise ValueError(
             f"{str(path)!r} is damaged, or another file; save it again ({why})"

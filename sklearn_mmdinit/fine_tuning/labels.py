@@ -46,18 +46,20 @@ def n_classes_in(y: Any) -> int | None:
 # Classes
 
 
-def learn_classes(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The classes in y, sorted, and the index of each label among them."""
+def learn_classes(y: np.ndarray, hint: str = "") -> tuple[np.ndarray, np.ndarray]:
+    """The classes in y, sorted, and the index of each label among them; `hint` ends an error."""
     if n_missing := missing_in(y).sum():
         raise ValueError(
             f"y holds None in {n_missing} examples, and a classifier needs a label for each: fit "
             "the initializer on all examples first, and pass those with a label here"
         )
     # Each label four times, because scikit-learn warns of classes with fewer than four labels.
-    check_classification_targets(np.repeat(y, 4))
+    if len(y):
+        check_classification_targets(np.repeat(y, 4))
     classes, indices = np.unique(y, return_inverse=True)
     if len(classes) < 2:
-        raise ValueError(f"y must hold labels of at least two classes, got {classes.tolist()}")
+        found = classes.tolist()
+        raise ValueError(f"y must hold labels of at least two classes, got {found}{hint}")
     return classes, indices
 
 
