@@ -226,6 +226,7 @@ def _check_embedding(coherence: Coherence) -> None:
 def check_augmentation(
     coherence: Coherence,
     X: np.ndarray,
+    n_pairs: int,
     as_examples: Callable[[np.ndarray], torch.Tensor],
     device: torch.device,
 ) -> None:
@@ -233,7 +234,7 @@ def check_augmentation(
     augmentation = coherence.augmentation
     if augmentation is None:
         return
-    rows = X[np.tile(np.arange(min(coherence.batch_size, len(X))), 2)]
+    rows = X[np.tile(np.arange(min(n_pairs, len(X))), 2)]
     pairs = augmented(augmentation, as_examples(rows).to(device), 0, 0, check_values=True)
     if not has_graph(coherence) and torch.equal(*pairs.chunk(2)):
         raise ValueError(

@@ -39,7 +39,8 @@ from .training.checkpoint import Checkpointer, digest_of
 from .training.config import PAPER_WEIGHTS, Config, resolve
 from .training.loop import mean_loss, train
 from .training.minibatches import PositivePairs, RowBatches
-from .training.state import State, has_converged, is_still_falling
+from .training.schedule import has_converged, is_still_falling, levels_before_the_fall
+from .training.state import State
 from .training.streams import LoaderEpochs, StreamBatches
 
 __all__ = ["MMDInitializer"]
@@ -235,8 +236,7 @@ class MMDInitializer(
         "perturbation_scale": [checks.POSITIVE],
         **{name: [checks.numbers(0), checks.AUTO] for name in PAPER_WEIGHTS},
     }
-    _state: State
-    _n_classes_is_known: bool  # from labels, a parameter or the module
+    config_: Config
 
     def __init__(
         self,
@@ -384,17 +384,21 @@ class MMDInitializer(
 
         `autocast` is the precision in which the network computes in training; None: its own.
         """
-        X = self._validated(X, reset=self._learned() is None)
+        learned = getattr(self, "theta0_", None) if self.warm_start else None
+        X = self._validated(X, reset=learned is None)
         coherence, device = coherence_of(self.coherence, X), torch_device(self.device)
-        n_rows = len(X) if epochs is None else epochs.n_rows
         (seed,) = seeds_of(self.random_state, 1)
-        theta0 = self._initial_weights(X, labels.one_for_each_row(X, y), seed)
-        config = self._config(n_rows, coherence)
+        n_classes = labels.n_classes_in(labels.one_for_each_row(X, y))
+        builder, theta0 = self._network(X, n_classes, learned, seed)
+        is_known = bool(n_classes) or self.module is not None or not checks.is_auto(self.n_classes)
+        is_known |= learned is not None and self.config_.n_classes_is_known
+        of_data = (len(X),) if epochs is None else (epochs.n_rows, epochs.size)
+        config = resolve(vars(self), coherence, builder.info.n_classes, is_known, *of_data)
         if coherence is not None:
-            self._builder.known_last_layer()  # raises without a last linear layer
-            check_augmentation(coherence, X, self._builder.as_examples, device)
+            builder.known_last_layer()  # raises without a last linear layer
+            check_augmentation(coherence, X, config.rows_a_step, builder.as_examples, device)
             if not config.has_paper_terms:
-                theta0 = self._builder.with_head_of_zeros(theta0)
+                theta0 = builder.with_head_of_zeros(theta0)
         state, keep = State(seed, theta0), None
         if self.checkpoint is not None:
             # The same rows have the same hash in any layout. Rows in C order are not copied.
@@ -402,18 +406,25 @@ class MMDInitializer(
             weights = theta0.architecture.to_json(), dict(theta0.arrays)
             settings = vars(config), vars(coherence) if coherence else {}, str(autocast)
             n_views = 0 if epochs is None else epochs.n_views
-            digest = digest_of(rows, n_rows, n_views, seed, *weights, *settings)
+            digest = digest_of(rows, *of_data, n_views, seed, *weights, *settings)
             keep = Checkpointer(Path(self.checkpoint), digest)
             state = keep.first_state(state)
-        self.embedding_ = fit_embedding(coherence, X, seed)
-        batches = self._batches(X, coherence, config, state, epochs)
-        network = self._builder.network_at(state.current, device)
+        embedding = fit_embedding(coherence, X, seed)
+        batches: RowBatches | StreamBatches
+        if epochs is None:
+            batches = self._row_batches(X, coherence, embedding, config, builder, seed)
+        else:
+            views = coherence is not None, coherence.augmentation if coherence else None
+            integers = builder.takes_integers
+            batches = StreamBatches(epochs, config.rows_a_step, integers, seed, *views)
+        network = builder.network_at(state.current, device)
         try:
-            train(network, self._builder, batches, config, state, self.verbose, keep, autocast)
+            train(network, builder, batches, config, state, self.verbose, keep, autocast)
         finally:
             if keep is not None:
                 keep.write_at_end()
-        return self._store(X, config, state, network)
+        self._builder, self._seed, self.embedding_, self.config_ = builder, seed, embedding, config
+        return self._store(X, state, network)
 
     @without_caller_settings()
     def score(self, X: Any, y: Any = None) -> float:
@@ -432,12 +443,12 @@ class MMDInitializer(
             Every call gives the same number, because the perturbations follow from the seed.
         """
         check_is_fitted(self, "theta0_")
-        X = self._validated(X, reset=False)
-        coherence, theta0 = coherence_of(self.coherence, X), self.theta0_
-        config, device = self._config(len(X), coherence), torch_device(self.device)
-        batches = self._row_batches(X, coherence, config, self._state.seed)
-        network = self._builder.network_at(theta0, device)
-        loss = mean_loss(network, self._builder.info, batches, config, _FIRST_SCORE_STEP)
+        X, builder = self._validated(X, reset=False), self._builder
+        coherence, config = coherence_of(self.coherence, X), self.config_.for_rows(len(X))
+        network = builder.network_at(self.theta0_, torch_device(self.device))
+        of_fit = self.embedding_, config, builder, self._seed
+        batches = self._row_batches(X, coherence, *of_fit)
+        loss = mean_loss(network, builder.info, batches, config, _FIRST_SCORE_STEP)
         if not math.isfinite(loss):
             raise checks.not_finite("the loss of X is")
         return -loss
@@ -502,94 +513,71 @@ class MMDInitializer(
         dtype = X.dtype.newbyteorder("=")
         return X.astype(dtype if dtype in (np.float32, np.float64) else np.float32, copy=False)
 
-    def _initial_weights(self, X: np.ndarray, y: Any, seed: int) -> Theta0:
-        """Set the builder, by a network of the module; the weights at which training starts."""
-        learned, of_labels = self._learned(), labels.n_classes_in(y)
-        was_known = learned is not None and self._n_classes_is_known
-        self._n_classes_is_known = bool(
-            of_labels or was_known or self.module is not None or not checks.is_auto(self.n_classes)
-        )
-        if learned is not None:  # a later y may miss classes
-            of_labels = max(of_labels or 0, learned.architecture.n_classes)
+    def _network(
+        self, X: np.ndarray, n_classes: int | None, learned: Theta0 | None, seed: int
+    ) -> tuple[NetworkBuilder, Theta0]:
+        """The network's builder, and the weights at which training starts: those learned before.
+
+        `n_classes` is the number of classes of the labels, None without labels.
+        """
+        if learned is not None:  # later labels may miss classes
+            n_classes = max(n_classes or 0, learned.architecture.n_classes)
         factory = factories.factory_of_initializer(
-            vars(self), self.n_features_in_, seed_of(seed, Purpose.WEIGHTS), of_labels
+            vars(self), self.n_features_in_, seed_of(seed, Purpose.WEIGHTS), n_classes
         )
-        self._builder, fresh = NetworkBuilder.of(factory.snapshot(), X)
-        if not self._builder.takes_integers:
+        builder, fresh = NetworkBuilder.of(factory.snapshot(), X)
+        if not builder.takes_integers:
             checks.warn_if_unscaled(X, getattr(self, "feature_names_in_", None))
-        architecture = self._builder.architecture
+        architecture = builder.architecture
         if not (checks.is_auto(self.n_classes) or self.n_classes == architecture.n_classes):
             raise ValueError(
                 f"n_classes={self.n_classes}, and the module {architecture.module} returns "
                 f"{architecture.n_classes} logits; make them equal, or leave n_classes at 'auto'"
             )
         if learned is None:
-            return fresh
+            return builder, fresh
         _check_same_network(learned.architecture, architecture)
         warn_if_another_scale(X, learned.row_mean, learned.row_spread)
-        return learned
+        return builder, learned
 
-    def _learned(self) -> Theta0 | None:
-        """The theta0 that a warm start goes on from, or None."""
-        return getattr(self, "theta0_", None) if self.warm_start else None
-
-    def _config(self, n_rows: int, coherence: Coherence | None) -> Config:
-        """Settings by the parameters as they are now; an error if the network cannot have them."""
-        n_classes, is_known = self._builder.info.n_classes, self._n_classes_is_known
-        return resolve(vars(self), coherence, n_rows, n_classes, is_known)
-
-    def _batches(
+    def _row_batches(
         self,
         X: np.ndarray,
         coherence: Coherence | None,
+        embedding: Any,
         config: Config,
-        state: State,
-        epochs: LoaderEpochs | None,
-    ) -> RowBatches | StreamBatches:
-        """Mini-batches of rows X, or of the epochs of a loader."""
-        if epochs is None:
-            return self._row_batches(X, coherence, config, state.seed)
-        augmentation = coherence.augmentation if coherence else None
-        integers = self._builder.takes_integers
-        of_data = epochs, config, integers, state.seed, augmentation
-        return StreamBatches(*of_data, state.steps_an_epoch)
-
-    def _row_batches(
-        self, X: np.ndarray, coherence: Coherence | None, config: Config, seed: int
+        builder: NetworkBuilder,
+        seed: int,
     ) -> RowBatches:
         """Mini-batches of rows X, with positive pairs if there is a coherence."""
         pairs = None
-        if coherence is not None:
+        if coherence is not None and config.coherence is not None:
             walk = None
             if has_graph(coherence):
-                walk = walk_on(coherence, self.embedding_, X, self.verbose)
-            assert config.coherence is not None
+                walk = walk_on(coherence, embedding, X, self.verbose)
             length = config.coherence.walk_length
             pairs = PositivePairs(walk, length, seed, coherence.augmentation)
-        return RowBatches(X, config.rows_a_step, seed, self._builder.as_examples, pairs)
+        return RowBatches(X, config.rows_a_step, seed, builder.as_examples, pairs)
 
-    def _store(self, X: np.ndarray, config: Config, state: State, network: nn.Module) -> Self:
-        """Set the fitted attributes; `network` is the one that was trained."""
-        self._state, self.config_ = state, config
-        theta0 = state.result(config)
-        if not self._builder.takes_integers:
+    def _store(self, X: np.ndarray, state: State, network: nn.Module) -> Self:
+        """Set the attributes that training gave; `network` is the one that was trained."""
+        config, builder = self.config_, self._builder
+        theta0 = state.current if config.coherence or state.best is None else state.best
+        if not builder.takes_integers:
             mean, variance = (array.reshape(X.shape[1:]) for array in mean_and_variance(X))
             theta0 = replace(theta0, row_mean=mean, row_spread=np.sqrt(variance))
-        H = None
-        if config.coherence is not None:
-            rows = np.sort(permutation(state.seed, 0, len(X))[:_JUDGED_ROWS])
-            put_arrays_(network, theta0.arrays)  # it may have diverged
-            H = self._builder.hidden(network, X[rows])
         self.theta0_ = theta0
-        self.sampler_ = self._builder.info.sampler
-        self.why_functional_ = self._builder.info.why_functional
+        self.sampler_ = builder.info.sampler
+        self.why_functional_ = builder.info.why_functional
         self.history_ = state.history
         self.loss_curve_ = [record["loss"] for record in self.history_]
         self.best_loss_ = min([state.best_loss, *self.loss_curve_[:1]])
         self.n_iter_ = state.n_epochs + (state.steps_in_epoch > 0)
         self.converged_: bool | None = None
-        if H is not None:
-            self._judge_coherence(state.levels_before_the_fall(config), H)
+        if config.coherence is not None:
+            rows = np.sort(permutation(state.seed, 0, len(X))[:_JUDGED_ROWS])
+            put_arrays_(network, theta0.arrays)  # it may have diverged
+            self._judge_coherence(state, builder.hidden(network, X[rows]))
         loss, where = self.best_loss_, "in the best window"
         if config.coherence and self.history_:
             loss, where = self.loss_curve_[-1], "in the last window"
@@ -601,21 +589,23 @@ class MMDInitializer(
             )
         return self
 
-    def _judge_coherence(self, levels: list[float], H: np.ndarray) -> None:
+    def _judge_coherence(self, state: State, H: np.ndarray) -> None:
         """Set ``converged_``; warn if L_coh was still falling, or if predictions have collapsed."""
-        assert self.config_.coherence is not None
-        self.converged_ = has_converged(levels, self.config_.coherence.separation)
+        config = self.config_
+        assert config.coherence is not None
+        levels = levels_before_the_fall(state, config.schedule.n_steps(state), config.window)
+        self.converged_ = has_converged(levels, config.coherence.separation)
         if len(levels) < 2:
             return  # too few steps to judge, or a training that is not over
         longer = f"max_iter={2 * self.n_iter_}"
         # No epoch of the stream has ended, and perhaps none ever does.
-        if self._state.steps_an_epoch == math.inf:
-            n_rows = 2 * self._state.step * self.config_.rows_a_step
+        if state.steps_an_epoch is None:
+            n_rows = 2 * state.step * config.rows_a_step
             longer = f"max_iter=1 with data that end after {n_rows:,} examples"
         if is_still_falling(levels):
             warn_user(
                 f"L_coh was still falling, from {levels[-2]:.3g} to {levels[-1]:.3g} in "
-                f"{self.config_.window} steps, when the learning rate began to fall; try {longer}",
+                f"{config.window} steps, when the learning rate began to fall; try {longer}",
                 ConvergenceWarning,
             )
         some = torch.from_numpy(H[:: -(-len(H) // _COLLAPSE_ROWS)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from copy import copy
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 from ._base.environment import torch_device
 from ._base.module_factory import uncompiled
 from ._base.random_streams import seeds_of
-from ._base.validation import check_argument, is_auto
+from ._base.validation import check_argument
 from .coherence import (
     Coherence,
     brings_edges,
@@ -30,8 +29,6 @@ __all__ = ["mmd_init_"]
 # Size of a mini-batch of a Dataset without a DataLoader. With a coherence its `batch_size` is used
 # instead.
 _EXAMPLES_AT_A_TIME = 256
-# Examples of a step for the paper's terms.
-_EXAMPLES_A_STEP = 32
 
 
 def mmd_init_(
@@ -185,7 +182,7 @@ def _check_views(data: Any, views: int, coherence: Coherence | None) -> None:
 def _read_or_streamed(
     data: Dataset[Any] | DataLoader[Any], views: int, initializer: MMDInitializer
 ) -> tuple[np.ndarray, LoaderEpochs | None]:
-    """All rows of the data; or the first rows of a stream and its epochs. Sets batch sizes."""
+    """All rows of the data; or the first rows of a stream and its epochs."""
     coherence = coherence_of(initializer.coherence)
     size = coherence.batch_size if coherence else _EXAMPLES_AT_A_TIME
     loader = data if isinstance(data, DataLoader) else DataLoader(data, size)
@@ -199,10 +196,4 @@ def _read_or_streamed(
             f"data={epochs.name} gives mini-batches of one example, and a step needs several: pass "
             f"a DataLoader with batch_size={size}"
         )
-    if coherence is None:
-        given = _EXAMPLES_A_STEP if is_auto(initializer.batch_size) else initializer.batch_size
-        initializer.batch_size = min(given, epochs.size)
-    else:
-        initializer.coherence = copy(coherence)
-        initializer.coherence.batch_size = epochs.size
     return epochs.first_rows(), epochs

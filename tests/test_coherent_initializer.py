@@ -18,7 +18,8 @@ from sklearn_mmdinit.graph.walks import Walk
 from sklearn_mmdinit.losses import logit_correlation
 from sklearn_mmdinit.training.config import PAPER_WEIGHTS, resolve
 from sklearn_mmdinit.training.minibatches import PositivePairs, RowBatches
-from sklearn_mmdinit.training.state import planned_steps, rate_factor
+from sklearn_mmdinit.training.schedule import ByCoherence, ByEpochs, rate_factor
+from sklearn_mmdinit.training.state import State
 
 TERMS = ("loss", "uniformity", "degeneracy", "detachment", "coherence")
 
@@ -146,11 +147,16 @@ def test_walks_follow_from_seed_and_step_alone(ring_batches):
 def config(n_rows=60_000, **params):
     own = MMDInitializer(**params)
     coherence = Coherence() if own.coherence == "auto" else own.coherence
-    return resolve(vars(own), coherence, n_rows, n_classes=2)
+    return resolve(vars(own), coherence, 2, True, n_rows)
+
+
+def planned_steps(levels, fewest, separation):
+    state = State(0, None, history=[{"coherence": level} for level in levels])
+    return ByCoherence(fewest, 1500, 50, separation).n_steps(state)
 
 
 def test_the_rate_is_constant_and_falls_to_two_per_cent_over_the_last_third():
-    factors = [rate_factor(i / 120) for i in range(150)]
+    factors = [rate_factor(i, 120) for i in range(150)]
     assert set(factors[:81]) == {1.0}
     assert factors[100] == pytest.approx(0.51)
     assert (np.diff(factors[80:121]) < 0).all()
@@ -172,20 +178,20 @@ def test_the_rate_is_constant_and_falls_to_two_per_cent_over_the_last_third():
     ],
 )
 def test_the_fall_begins_when_the_level_has_stopped_falling(levels, n_steps):
-    assert planned_steps(levels, 50, 225, 1500, separation=2.0) == n_steps
+    assert planned_steps(levels, 225, 2.0) == n_steps
 
 
 def test_the_limit_of_a_level_follows_the_separation():
     # What training on Gaussian noise ends at, by separation: an end.
     for separation, level in {0.5: 0.51, 1.0: 0.76, 2.0: 0.9}.items():
-        assert planned_steps([level] * 2, 50, 100, 1500, separation) == 150
+        assert planned_steps([level] * 2, 100, separation) == 150
     for separation in (1.0, 2.0, 10.0):  # predictions that move together are none
         alike = [separation] * 4
-        assert planned_steps(alike, 50, 225, 1500, separation) == 1500
-        assert planned_steps([*alike, *[0.8] * 2], 50, 225, 1500, separation) == 450
+        assert planned_steps(alike, 225, separation) == 1500
+        assert planned_steps([*alike, *[0.8] * 2], 225, separation) == 450
     # Nor is a level that a network without inputs reaches.
-    assert planned_steps([1.05] * 4, 50, 100, 1500, separation=10.0) == 1500
-    assert planned_steps([0.95] * 4, 50, 100, 1500, separation=10.0) == 150
+    assert planned_steps([1.05] * 4, 100, 10.0) == 1500
+    assert planned_steps([0.95] * 4, 100, 10.0) == 150
 
 
 def test_a_network_that_gives_all_rows_the_same_has_not_converged(X):
@@ -280,13 +286,10 @@ def test_a_training_that_is_still_falling_and_one_that_collapses_have_warnings(b
 )
 def test_auto_has_a_step_for_every_twenty_rows_at_least(n_rows, fewest, most):
     of_auto = config(n_rows, coherence="auto")
-    assert (of_auto.fewest_steps, of_auto.most_steps) == (fewest, most)
-    an_epoch = n_rows // of_auto.rows_a_step
-    assert most <= of_auto.max_iter * an_epoch < most + an_epoch
-    assert (
-        of_auto.coherence == config(coherence=Coherence(batch_size=of_auto.rows_a_step)).coherence
-    )
-    assert not config(n_rows, coherence="auto", max_iter=3).ends_by_coherence
+    schedule, term = of_auto.schedule, of_auto.coherence
+    assert (schedule.fewest, schedule.most) == (fewest, most)
+    assert term == config(coherence=Coherence(batch_size=of_auto.rows_a_step)).coherence
+    assert config(n_rows, coherence="auto", max_iter=3).schedule == ByEpochs(3)
 
 
 def test_auto_has_fewer_neighbours_where_few_rows_differ():

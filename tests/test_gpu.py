@@ -83,19 +83,19 @@ def assert_near(a, b):
 
 @pytest.mark.parametrize("network", [{}, {"module": NORMALIZED}])
 def test_an_interrupted_training_resumes(network, X, tmp_path, window, monkeypatch):
-    params, begin_step = network | {"learning_rate_init": 1e-4, "max_iter": 2}, State.begin_step
+    params, end_step = network | {"learning_rate_init": 1e-4, "max_iter": 2}, State.end_step
     window(3)
     init = tiny(**params, checkpoint=tmp_path / "a.safetensors")
 
     def interrupted(state, *args):
         if state.step == 10:
             raise KeyboardInterrupt
-        return begin_step(state, *args)
+        return end_step(state, *args)
 
-    monkeypatch.setattr(State, "begin_step", interrupted)
+    monkeypatch.setattr(State, "end_step", interrupted)
     with pytest.raises(KeyboardInterrupt):
         init.fit(X)
-    monkeypatch.setattr(State, "begin_step", begin_step)
+    monkeypatch.setattr(State, "end_step", end_step)
     assert_near(init.fit(X), tiny(**params).fit(X))
 
 

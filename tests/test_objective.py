@@ -23,6 +23,7 @@ from sklearn_mmdinit.networks.passes import (
 from sklearn_mmdinit.objective import paper_terms
 from sklearn_mmdinit.training.config import COHERENCE_WEIGHT, CoherenceConfig, Config
 from sklearn_mmdinit.training.loop import loss_terms
+from sklearn_mmdinit.training.schedule import ByEpochs
 
 BOTH = pytest.mark.parametrize("sampler", ["gram", "functional"])
 
@@ -259,7 +260,7 @@ def test_probabilities_are_warned_of_at_the_callers_line():
 
 
 def config(**params):
-    defaults = {"learning_rate_init": 1e-3, "batch_size": 6, "max_iter": 1}
+    defaults = {"learning_rate_init": 1e-3, "batch_size": 6, "schedule": ByEpochs(1)}
     weights = {"uniformity_weight": 1.0, "degeneracy_weight": 0.4, "detachment_weight": 2.0}
     drawn = {"n_classes": 2, "n_perturbations": 16, "perturbation_scale": 0.7}
     return Config(**{**defaults, **weights, **drawn, **params})

@@ -6,8 +6,7 @@ norms of Jacobians. :func:`coherence` takes hidden activations of positive pairs
 """
 
 from ._coherence import coherence, logit_correlation
-from ._degeneracy import degeneracy
-from ._detachment import detachment
+from ._degenerate import degeneracy, detachment
 from ._uniformity import uniformity
 
 __all__ = ["coherence", "degeneracy", "detachment", "logit_correlation", "uniformity"]

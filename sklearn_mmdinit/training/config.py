@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from .._base.validation import is_auto
+from .schedule import ByCoherence, ByEpochs
 
 PAPER_WEIGHTS = {"uniformity_weight": 1.0, "degeneracy_weight": 0.4, "detachment_weight": 1.0}
 
@@ -24,12 +24,15 @@ _COHERENT = {
     "n_perturbations": 8,
     "batch_size": 8,
     "learning_rate_init": 4e-3,
-    "max_iter": 0,  # replaced below
+    "max_iter": None,  # by coherence
     **dict.fromkeys(PAPER_WEIGHTS, 0.0),
 }
 # With coherence and max_iter="auto" a training has at least n_samples / 20 steps, kept between
 # these limits, and at most the second of them.
 _ROWS_FOR_EACH_STEP, _FEWEST, _MOST = 20, 225, 3000
+
+# Steps over which the terms are averaged.
+_WINDOW, _COHERENT_WINDOW = 100, 50
 
 # Weight of L_coh beside the paper's terms. Without them it only scales the loss.
 COHERENCE_WEIGHT = 16.0
@@ -50,8 +53,9 @@ class Config:
 
     n_classes: int  # the paper's d
     learning_rate_init: float  # of Adam, before it falls
-    max_iter: int  # epochs over the rows; not used if `ends_by_coherence`
+    schedule: ByEpochs | ByCoherence  # when the training ends
     batch_size: int  # rows of a step for the paper's terms
+    n_classes_is_known: bool = False  # from labels, a parameter or the module; else it is 2
     n_perturbations: int = 2  # the paper's K, and its M
     perturbation_scale: float = 0.0  # the paper's s
     # The paper's weights of its three terms: 1, lambda and xi.
@@ -61,9 +65,6 @@ class Config:
     # The contrastive loss. With it the learning rate falls over the last third, and theta0 is the
     # parameters at the end, not those of the best window.
     coherence: CoherenceConfig | None = None
-    # The least and the largest number of steps if `ends_by_coherence`; else 0.
-    fewest_steps: int = 0
-    most_steps: int = 0
 
     @property
     def has_paper_terms(self) -> bool:
@@ -80,7 +81,7 @@ class Config:
     @property
     def window(self) -> int:
         """Steps over which the terms are averaged."""
-        return 50 if self.coherence else 100
+        return _COHERENT_WINDOW if self.coherence else _WINDOW
 
     @property
     def rows_a_step(self) -> int:
@@ -93,44 +94,54 @@ class Config:
         perturbed = self.n_perturbations * self.batch_size if self.has_paper_terms else 0
         return perturbed + (2 * self.coherence.n_pairs if self.coherence else 0)
 
-    @property
-    def ends_by_coherence(self) -> bool:
-        """Whether L_coh decides the number of steps, by `planned_steps`, and not max_iter."""
-        return self.most_steps > 0
+    def for_rows(self, n_rows: int) -> Config:
+        """These settings for a mini-batch of at most `n_rows`."""
+        term = self.coherence and replace(
+            self.coherence, n_pairs=min(self.coherence.n_pairs, n_rows)
+        )
+        return replace(self, batch_size=min(self.batch_size, n_rows), coherence=term)
 
 
 def resolve(
     parameters: Mapping[str, Any],
     coherence: Any,
-    n_rows: int,
     n_classes: int,
-    n_classes_is_known: bool = False,
+    n_classes_is_known: bool,
+    n_rows: int | None,
+    n_streamed: int | None = None,
 ) -> Config:
-    """Settings for valid parameters of an MMDInitializer; `coherence` is None or a Coherence."""
+    """Settings for valid parameters of an MMDInitializer; `coherence` is None or a Coherence.
+
+    `n_rows` is None if it is not known; `n_streamed` is the size of a loader's mini-batches, or
+    None if rows are not streamed.
+    """
     defaults: dict[str, Any] = dict(_PAPER if coherence is None else _COHERENT)
-    term, most_rows, fewest, most = None, n_rows, 0, 0
-    if coherence is not None:
-        separation = coherence.separation
-        if is_auto(separation):  # so that features separate as many groups as classes
-            separation = max(n_classes / 5, 1.0) if n_classes_is_known else 2.0
-        n_pairs = most_rows = min(int(coherence.batch_size), n_rows)
-        term = CoherenceConfig(float(separation), float(coherence.walk_length), n_pairs)
-        if is_auto(parameters["max_iter"]):
-            fewest, most = min(max(n_rows // _ROWS_FOR_EACH_STEP, _FEWEST), _MOST), _MOST
-            defaults["max_iter"] = math.ceil(most / (n_rows // n_pairs))
     chosen = {
         name: default if is_auto(parameters[name]) else parameters[name]
         for name, default in defaults.items()
     }
+    term, at_a_time = None, n_streamed or n_rows or 0  # the most rows of a step
+    if coherence is not None:
+        separation = coherence.separation
+        if is_auto(separation):  # so that features separate as many groups as classes
+            separation = max(n_classes / 5, 1.0) if n_classes_is_known else 2.0
+        at_a_time = n_streamed or min(int(coherence.batch_size), at_a_time)
+        term = CoherenceConfig(float(separation), float(coherence.walk_length), at_a_time)
+    schedule: ByEpochs | ByCoherence
+    if term is not None and chosen["max_iter"] is None:
+        wanted = _MOST if n_rows is None else n_rows // _ROWS_FOR_EACH_STEP
+        fewest = min(max(wanted, _FEWEST), _MOST)
+        schedule = ByCoherence(fewest, _MOST, _COHERENT_WINDOW, term.separation)
+    else:
+        schedule = ByEpochs(int(chosen["max_iter"]))
     return Config(
         n_classes=n_classes,
+        n_classes_is_known=n_classes_is_known,
         learning_rate_init=float(chosen["learning_rate_init"]),
-        max_iter=int(chosen["max_iter"]),
-        batch_size=min(int(chosen["batch_size"]), most_rows),
+        schedule=schedule,
+        batch_size=min(int(chosen["batch_size"]), at_a_time),
         n_perturbations=int(chosen["n_perturbations"]),
         perturbation_scale=float(parameters["perturbation_scale"]),
         **{name: float(chosen[name]) for name in PAPER_WEIGHTS},
         coherence=term,
-        fewest_steps=fewest,
-        most_steps=most,
     )

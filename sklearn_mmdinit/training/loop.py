@@ -22,6 +22,7 @@ from ..objective import paper_terms
 from .config import COHERENCE_WEIGHT, Config
 from .cuda_graph import RecordedStep
 from .minibatches import RowBatches
+from .schedule import rate_factor
 from .state import State
 from .streams import StreamBatches
 
@@ -76,7 +77,7 @@ def train(
     keep: Callable[[State], None] | None = None,
     autocast: torch.dtype | None = None,
 ) -> None:
-    """Train a network at ``state.current`` until the epochs or the planned steps are over.
+    """Train a network at ``state.current`` until its schedule is over.
 
     Changes the network and the state in place. Training that stops and goes on equals uninterrupted
     training, bit for bit. `keep` gets a copy of the state at the end of each window. `autocast` is
@@ -87,19 +88,23 @@ def train(
     info, device = builder.info, next(network.parameters()).device
     optimizer = _adam(network, config, state, device)
     step = partial(_step, network, info, optimizer, config, autocast)
-    state.steps_an_epoch = float(batches.steps_an_epoch)
-    n_planned = state.n_steps_planned(config)
-    if state.is_over(config, n_planned):
+    if state.steps_an_epoch is None:
+        state.steps_an_epoch = batches.steps_an_epoch
+    schedule = config.schedule
+    n_steps = schedule.n_steps(state)
+    if schedule.is_over(state, n_steps):
         return
-    n_left, random, recorded = n_planned - state.step, StepRandom(state.seed, device), None
-    if device.type == "cuda" and n_left >= _WORTH_RECORDING and not info.stateful:
+    is_long = n_steps is None or n_steps - state.step >= _WORTH_RECORDING
+    random, recorded = StepRandom(state.seed, device), None
+    if device.type == "cuda" and is_long and not info.stateful:
         recorded = RecordedStep(step, state.seed, device)
     sums, n_summed = torch.zeros(len(config.term_names), dtype=torch.float32, device=device), 0
     bar = progress_bar(verbose, desc="pre-training", unit="step")
     with training_threads(network, info, config, device), bar:
         place = state.n_epochs, state.steps_in_epoch, state.step
         for batch, ends_epoch in batches.from_(*place, device):
-            _set_rate(optimizer, state.begin_step(config, n_planned))
+            factor = rate_factor(state.step, n_steps) if config.coherence else 1.0
+            _set_rate(optimizer, factor * config.learning_rate_init)
             if recorded is not None:
                 terms = recorded(batch, state.step)
             else:
@@ -111,27 +116,26 @@ def train(
             state.end_step(ends_epoch)
             bar.update()
             if ends_epoch:
-                state.steps_an_epoch = float(batches.steps_an_epoch)
-                n_planned = state.n_steps_planned(config)
+                n_steps = schedule.n_steps(state)
             ends_window = state.step % config.window == 0
-            if not (ends_window or state.is_over(config, n_planned)):
+            if not (ends_window or schedule.is_over(state, n_steps)):
                 continue  # reading the sums would wait for the GPU
             totals = sums.cpu().numpy().astype(np.float64)
             # A gradient can be NaN although the loss is finite. One check is enough for all steps
             # since the check before, because a NaN stays.
             if not (np.isfinite(totals[0]) and learned_is_finite(network)):
-                state.fall_back(config, n_summed)
+                state.fall_back(n_summed, config.learning_rate_init)
                 return
             means = dict(zip(config.term_names, (totals / n_summed).tolist(), strict=True))
             theta0, moments = builder.theta0_of(network), _moments(network, optimizer)
             state.end_window(means, theta0, moments, is_whole=n_summed == config.window)
             sums, n_summed = torch.zeros_like(sums), 0
-            n_planned = state.n_steps_planned(config)
-            bar.total = bar.n + max(n_planned - state.step, 0)
+            n_steps = schedule.n_steps(state)
+            bar.total = None if n_steps is None else bar.n + max(n_steps - state.step, 0)
             bar.set_postfix({n: f"{mean:.4f}" for n, mean in means.items()}, refresh=False)
             if keep is not None:
                 keep(state.copied())
-            if state.is_over(config, n_planned):
+            if schedule.is_over(state, n_steps):
                 return
 
 

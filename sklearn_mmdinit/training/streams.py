@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -17,13 +16,11 @@ from torch.utils.data import DataLoader
 from .._base.environment import array_of, own_generators
 from .._base.random_streams import Purpose, seed_of
 from .._base.validation import add_error_context
-from .config import Config
 from .minibatches import Augmentation, augmented
 
 # The first mini-batches are read before training, until they have this many rows or values. The
 # module is inspected on them.
 _FIRST_ROWS, _FIRST_NUMBERS = 2048, 1 << 24
-UNKNOWN = sys.maxsize  # rows of a loader without a length
 
 _END = object()  # marks the end of a pass; None may be what a loader gives
 
@@ -39,9 +36,9 @@ class LoaderEpochs:
 
     def __init__(self, loader: DataLoader[Any], name: str, seed: int, n_views: int) -> None:
         self.name, self._loader, self._seed, self.n_views = name, loader, seed, n_views
-        # Rows of the last pass that has ended. Before the first has ended, an estimate from the
-        # loader's length.
-        self.n_rows = UNKNOWN
+        # Rows of the last pass that has ended. Before the first has ended, an estimate by the
+        # loader's length, or None.
+        self.n_rows: int | None = None
         self._rest, self._read = self._pass(0), deque[Views]()
         n_rows, n_numbers = 0, 0
         for views in self._rest:
@@ -55,7 +52,7 @@ class LoaderEpochs:
                 "DataLoader drops a mini-batch of fewer than batch_size examples"
             )
         self.size = max(len(views[0]) for views in self._read)  # collate_fn may leave out examples
-        if self.n_rows == UNKNOWN:  # the first pass has not ended
+        if self.n_rows is None:  # the first pass has not ended
             with suppress(TypeError):  # a loader without a length
                 self.n_rows = len(loader) * self.size
 
@@ -149,19 +146,16 @@ class StreamBatches:
     """Mini-batches of equal size from epochs over a loader; incomplete ones are left out."""
 
     epochs: LoaderEpochs
-    config: Config
+    size: int  # examples of a mini-batch
     integers: bool  # whether the module takes integers
     seed: int  # of the augmentation
-    augmentation: Augmentation | None
-    # Steps of an epoch: of a checkpoint, or 0 for an estimate by the loader's length; after a pass
-    # those of this pass.
-    steps_an_epoch: float
+    are_pairs: bool  # whether a mini-batch has two inputs for each example
+    augmentation: Augmentation | None = None
 
-    def __post_init__(self) -> None:
-        self.size = self.config.rows_a_step
-        if not self.steps_an_epoch:
-            known = self.epochs.n_rows
-            self.steps_an_epoch = float("inf") if known == UNKNOWN else max(known // self.size, 1)
+    @property
+    def steps_an_epoch(self) -> int | None:
+        """Steps of an epoch, by the rows of a pass; None if they are not known."""
+        return self.epochs.n_rows and max(self.epochs.n_rows // self.size, 1)
 
     def from_(
         self, epoch: int, n_done: int, step: int, device: torch.device
@@ -174,10 +168,8 @@ class StreamBatches:
         for number in count(epoch):
             index = -1
             for index, (views, after) in enumerate(pairwise(chain(self._split(number), [None]))):
-                is_last = after is None
-                self.steps_an_epoch = index + 1 if is_last else max(self.steps_an_epoch, index + 2)
                 if index >= n_done:
-                    yield self._examples(views, step, device), is_last
+                    yield self._examples(views, step, device), after is None
                     step += 1
             if index < n_done:
                 raise ValueError(
@@ -197,7 +189,7 @@ class StreamBatches:
     def _examples(self, views: Any, step: int, device: torch.device) -> torch.Tensor:
         """A mini-batch on the device, augmented, in the type that the module takes."""
         parts = [view.to(device, non_blocking=device.type == "cuda") for view in views]
-        if self.config.coherence is not None and len(parts) == 1:
+        if self.are_pairs and len(parts) == 1:
             parts *= 2  # a pair may be one example twice: it goes to the device once
         batch = torch.cat(parts)
         stay_integers = self.integers and not batch.is_floating_point()

@@ -139,7 +139,7 @@ def test_a_theta0_is_known_by_the_code_that_learned_it_and_says_its_commit(tmp_p
     shutil.copytree(package, own, ignore=shutil.ignore_patterns("__pycache__"))
     digest_now = store.code_digest.__wrapped__  # what is kept is of the files as they were
     assert digest_now(own) == store.code_digest(package)
-    path = own / "losses" / "_detachment.py"
+    path = own / "losses" / "_degenerate.py"
     text = path.read_text()
     path.write_text(text.replace('"""', '"""Otherwise said. ', 1) + "\n# and a comment\n")
     assert digest_now(own) == store.code_digest(package)

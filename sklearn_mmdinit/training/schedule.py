@@ -1,0 +1,95 @@
+"""When a training ends, and its learning rate until then.
+
+With coherence the learning rate is constant over the first two thirds of the training. Over the
+last third it falls to 2 % along a half cosine. Without coherence it is constant.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .state import State
+
+# L_coh has stopped falling when a mean is less than 3 % below the one before it.
+_LEAST_FALL = 0.03
+# If L_coh is at most this, rows form clusters, and a longer training is better.
+_CLUSTERED = 0.4
+# Share of a training over which the rate is constant.
+_CONSTANT_SHARE = 2 / 3
+# Factor of the rate at the end. It is not 0, so that epochs beyond the planned ones still learn.
+_LAST_FACTOR = 0.02
+
+
+@dataclass(frozen=True)
+class ByEpochs:
+    """Training ends after `max_iter` epochs."""
+
+    max_iter: int
+
+    def n_steps(self, state: State) -> int | None:
+        """Steps of the whole training; None while it is not known how many an epoch has."""
+        return None if state.steps_an_epoch is None else self.max_iter * state.steps_an_epoch
+
+    def is_over(self, state: State, n_steps: int | None) -> bool:
+        """Whether the training has ended; `n_steps` is not needed, as epochs may differ."""
+        return state.n_epochs >= self.max_iter
+
+
+@dataclass(frozen=True)
+class ByCoherence:
+    """The rate begins to fall when L_coh has stopped falling, and the training ends after it.
+
+    If L_coh is then low, the rate stays constant for as many steps again.
+    """
+
+    fewest: int  # steps
+    most: int
+    window: int  # steps over which L_coh is averaged
+    separation: float
+
+    def n_steps(self, state: State) -> int:
+        """Steps of the whole training: `most` until L_coh has stopped falling."""
+        levels = state.levels
+        for n in range(2, len(levels) + 1):
+            n_windows = 2 * n if levels[n - 1] <= _CLUSTERED else n
+            total = round(n_windows * self.window / _CONSTANT_SHARE)
+            if total >= self.fewest and has_converged(levels[:n], self.separation):
+                return min(total, self.most)
+        return self.most
+
+    def is_over(self, state: State, n_steps: int | None) -> bool:
+        """Whether the training has ended, after `n_steps`."""
+        return n_steps is not None and state.step >= n_steps
+
+
+def rate_factor(step: int, n_steps: int | None) -> float:
+    """Factor of the learning rate with coherence; 1 while `n_steps` is not known."""
+    done = step / n_steps if n_steps else 0.0
+    fallen = min(max(done - _CONSTANT_SHARE, 0.0) / (1.0 - _CONSTANT_SHARE), 1.0)
+    return _LAST_FACTOR + (1.0 - _LAST_FACTOR) * 0.5 * (1.0 + math.cos(math.pi * fallen))
+
+
+def levels_before_the_fall(state: State, n_steps: int | None, window: int) -> list[float]:
+    """Means of L_coh before the rate fell, in a training of `n_steps`; empty if it has not."""
+    fell_at = state.step if n_steps is None else int(_CONSTANT_SHARE * n_steps) + 1
+    return state.levels[: fell_at // window] if state.step > fell_at else []
+
+
+def is_still_falling(levels: Sequence[float]) -> bool:
+    """Whether the last mean of L_coh is clearly below the one before; True for a single mean."""
+    return len(levels) < 2 or levels[-1] < (1.0 - _LEAST_FALL) * levels[-2]
+
+
+def has_converged(levels: Sequence[float], separation: float) -> bool:
+    """Whether L_coh has stopped falling, and predictions depend on the row.
+
+    L_coh is rho, the separation, if the predictions for all rows move together (C = 1), and
+    1 - 1 / (4 rho), if C = 1 / (2 rho) for any two rows, the lowest value without regard to the
+    data. The limit is halfway between the two, and at most 1. Below rho = 1 they are too near to
+    be distinguished: the limit is that of 1.
+    """
+    rho = max(separation, 1.0)
+    limit = min((rho + 1.0 - 1.0 / (4.0 * rho)) / 2.0, 1.0)
+    return not is_still_falling(levels) and levels[-1] < limit
