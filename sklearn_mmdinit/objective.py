@@ -111,6 +111,7 @@ class MMDObjective(nn.Module):
     own forward pass was called, and the objective does not call it for perturbed networks.
 
     The terms are differentiable once: a backward pass with ``create_graph=True`` raises an error.
+    Under :func:`torch.compile` the objective runs uncompiled, with a graph break before and after.
 
     Examples
     --------
@@ -188,6 +189,14 @@ class MMDObjective(nn.Module):
             above 0, and the logits depend neither on an input of floats nor on a known layer before
             the last one. Errors of the module itself keep their type, with a note.
         """
+        terms = self._terms
+        # Double backward cannot be compiled. A decorator would always import the compiler.
+        if torch.compiler.is_compiling():
+            terms = torch.compiler.disable(terms)
+        return terms(module, X)
+
+    def _terms(self, module: nn.Module, X: torch.Tensor) -> MMDTerms:
+        """The terms of a module on X (B, ...)."""
         check_argument("module", module, nn.Module)
         check_argument("X", X, torch.Tensor)
         if X.ndim == 0 or len(X) == 0:
@@ -199,10 +208,7 @@ class MMDObjective(nn.Module):
                 "forward pass; write an nn.Module `step` whose forward(X) returns objective(net, X)"
                 ".total with the plain net; then call DistributedDataParallel(step)(X).backward()"
             )
-        inspect = self._inspected
-        if torch.compiler.is_compiling():  # a decorator would always import the compiler
-            inspect = torch.compiler.disable(inspect)
-        info, seed = inspect(module, X)
+        info, seed = self._inspected(module, X)
         return paper_terms(self, module, info, X, StepRandom(seed, X.device))
 
     def _inspected(self, module: nn.Module, X: torch.Tensor) -> tuple[ModuleInfo, int]:

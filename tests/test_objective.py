@@ -136,14 +136,15 @@ def test_the_total_is_differentiable_once(sampler):
 # Of what PyTorch's compiler imports, and of its own look at tensors.
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:The .grad attribute:UserWarning")
 @BOTH
-def test_a_compiled_module_and_a_compiled_objective_have_the_same_terms(sampler):
+def test_a_compiled_module_objective_or_step_has_the_same_terms(sampler):
     net, X = net_of(nn.Tanh()), batch()
     plain = objective(sampler=sampler)(net, X)
     expected = slopes_of(plain.total, net)
-    compiled = torch.compile(net, backend="eager")
+    compiled, step = torch.compile(net, backend="aot_eager"), objective(sampler=sampler)
     for own, module in (
         (objective(sampler=sampler), compiled),
-        (torch.compile(objective(sampler=sampler), backend="eager"), net),
+        (torch.compile(objective(sampler=sampler), backend="aot_eager"), net),
+        (torch.compile(lambda *args: step(*args), backend="aot_eager"), net),
     ):
         terms = own(module, X)
         assert_close(terms, plain)
