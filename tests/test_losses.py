@@ -11,7 +11,14 @@ from torch import nn
 
 from helpers import assert_slopes_are_differences, learned_of, normal, seeded, uniform_simplex
 from module_zoo import ZOO, looked_at, of_zoo, rows, tokens
-from sklearn_mmdinit.losses import coherence, degeneracy, detachment, logit_correlation, uniformity
+from sklearn_mmdinit.losses import (
+    CoherenceLoss,
+    coherence,
+    degeneracy,
+    detachment,
+    logit_correlation,
+    uniformity,
+)
 from sklearn_mmdinit.losses._shared import kernel_and_slope
 from sklearn_mmdinit.losses._uniformity import (
     _SMALLEST_BANDWIDTH,
@@ -413,6 +420,9 @@ def test_coherence_is_the_mean_over_pairs_written_out(width):
     along = [float(C[i, i + n]) for i in range(n)]
     expected = 1 - np.mean(along) + 3.0 * np.mean(between)
     assert float(coherence(H, 2, 3.0)) == pytest.approx(expected)
+    assert CoherenceLoss(3.0, 2)(*H.chunk(2)) == coherence(H, 2, 3.0)
+    with pytest.raises(ValueError, match=r"z1 and z2 must be alike, got \(3, 4\), \(2, 4\)"):
+        CoherenceLoss()(torch.ones(3, 4), torch.ones(2, 4))
 
 
 def test_activations_too_large_for_their_squares_are_noticed():

@@ -5,8 +5,15 @@ mini-batch, by functions of this folder. They take predictions (K, B, d) of K pe
 norms of Jacobians. :func:`coherence` takes hidden activations of positive pairs.
 """
 
-from ._coherence import coherence, logit_correlation
+from ._coherence import CoherenceLoss, coherence, logit_correlation
 from ._degenerate import degeneracy, detachment
 from ._uniformity import uniformity
 
-__all__ = ["coherence", "degeneracy", "detachment", "logit_correlation", "uniformity"]
+__all__ = [
+    "CoherenceLoss",
+    "coherence",
+    "degeneracy",
+    "detachment",
+    "logit_correlation",
+    "uniformity",
+]

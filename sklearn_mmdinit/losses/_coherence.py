@@ -21,6 +21,7 @@ import math
 from numbers import Integral
 
 import torch
+from torch import nn
 
 from .._base.environment import full_precision, in_single_precision
 from ._shared import Piece, with_gradient
@@ -155,6 +156,54 @@ def coherence(H: torch.Tensor, n_classes: int | None, separation: float = 2.0) -
     itself = G.square().sum(dim=1)
     between = _sum_of_squares(G) - itself.square().sum() - 2.0 * along.square().sum()
     return 1.0 - along.mean() + separation * between / (4.0 * n * (n - 1))
+
+
+class CoherenceLoss(nn.Module):
+    """L_coh of two views, as a module with the interface of other contrastive losses.
+
+    Parameters
+    ----------
+    separation : float, default=2.0
+        As for :func:`coherence`.
+    n_classes : int or None, default=None
+        As for :func:`coherence`. None suits any embedding; for last hidden activations pass the
+        number of logits, as :class:`~sklearn_mmdinit.MMDInitializer` does.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from sklearn_mmdinit.losses import CoherenceLoss
+    >>> z1 = torch.eye(2)  # embeddings of the first views; of the second views: the same
+    >>> f"{CoherenceLoss()(z1, z1):.1f}"
+    '0.0'
+    """
+
+    def __init__(self, separation: float = 2.0, n_classes: int | None = None) -> None:
+        super().__init__()
+        self.separation = separation
+        self.n_classes = n_classes
+
+    def forward(self, z1: torch.Tensor, z2: torch.Tensor) -> torch.Tensor:
+        """L_coh of the embeddings of two views.
+
+        Parameters
+        ----------
+        z1, z2 : Tensor of shape (n, n_units)
+            Embeddings of the first and of the second view of at least two examples.
+
+        Returns
+        -------
+        Tensor, scalar
+            As :func:`coherence` gives it.
+
+        Raises
+        ------
+        ValueError
+            If `z1` and `z2` differ in their shape, or are not valid for :func:`coherence`.
+        """
+        if z1.shape != z2.shape:
+            raise ValueError(f"z1 and z2 must be alike, got {tuple(z1.shape)}, {tuple(z2.shape)}")
+        return coherence(torch.cat([z1, z2]), self.n_classes, self.separation)
 
 
 def _sum_of_squares(G: torch.Tensor) -> torch.Tensor:
