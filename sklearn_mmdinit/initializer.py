@@ -132,6 +132,11 @@ class MMDInitializer(
         must be the same. ``n_classes="auto"`` keeps the earlier number of classes; if y has more,
         ``fit`` raises an error. Each ``fit`` is a training of its own and needs a `checkpoint` of
         its own.
+    callback : callable or None, default=None
+        ``callback(record, module)`` is called at the end of each window, with the record that
+        ``history_`` gets and a copy of the network, on the CPU and in the mode that it was given
+        in. It may log, or evaluate the features on a few labels. If it returns True, training ends
+        there.
 
     Other Parameters
     ----------------
@@ -229,6 +234,7 @@ class MMDInitializer(
         "activation": [checks.one_of(ACTIVATIONS)],
         "init": [checks.one_of(INITS)],
         "warm_start": ["boolean"],
+        "callback": [callable, None],
         "verbose": [Integral],
         "n_perturbations": [checks.integers(2), checks.AUTO],  # the U-statistic divides by n - 1
         "learning_rate_init": [checks.POSITIVE, checks.AUTO],
@@ -252,6 +258,7 @@ class MMDInitializer(
         verbose: bool | int = False,
         checkpoint: Any = None,
         warm_start: bool = False,
+        callback: Any = None,
         n_perturbations: Any = "auto",
         learning_rate_init: Any = "auto",
         batch_size: Any = "auto",
@@ -273,6 +280,7 @@ class MMDInitializer(
         self.verbose = verbose
         self.checkpoint = checkpoint
         self.warm_start = warm_start
+        self.callback = callback
         self.n_perturbations = n_perturbations
         self.learning_rate_init = learning_rate_init
         self.batch_size = batch_size
@@ -419,7 +427,8 @@ class MMDInitializer(
             batches = StreamBatches(epochs, config.rows_a_step, integers, seed, *views)
         network = builder.network_at(state.current, device)
         try:
-            train(network, builder, batches, config, state, self.verbose, keep, autocast)
+            calls = keep, self.callback, autocast
+            train(network, builder, batches, config, state, self.verbose, *calls)
         finally:
             if keep is not None:
                 keep.write_at_end()

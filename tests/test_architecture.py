@@ -126,15 +126,15 @@ def n_code_lines(path):
 
 # Files and folders -> the most lines of code that they have together.
 BUDGET = {
-    "initializer.py": 380,
+    "initializer.py": 355,
     "classifiers.py": 300,
     "fine_tuning": 400,
     "warm_start.py": 125,
     "embedding_classifier.py": 120,
-    "coherence.py graph": 440,
-    "objective.py losses": 440,
+    "coherence.py graph": 425,
+    "objective.py losses": 430,
     "networks": 790,
-    "training": 760,
+    "training": 763,
     "theta0.py": 220,
     "mmd_init.py transforms.py": 385,
     "_base": 650,
@@ -153,7 +153,7 @@ def test_each_place_keeps_its_budget(places):
 def test_the_whole_package_keeps_its_budget():
     files = [PUBLIC, *FILES]
     assert len(files) <= 45
-    assert sum(map(n_code_lines, files)) <= 5000
+    assert sum(map(n_code_lines, files)) <= 4900
     texts = [path.read_text() for path in files]
     assert sum(len(text.splitlines()) for text in texts) <= 8400
     nodes = [node for text in texts for node in ast.walk(ast.parse(text))]

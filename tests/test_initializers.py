@@ -385,3 +385,23 @@ def test_labels_are_one_for_each_row():
     for fit in (init.fit, init.fit_transform):
         with pytest.raises(ValueError, match=r"\[24, 20\]"):
             fit(X, np.arange(20) % 2)
+
+
+@pytest.mark.parametrize("params", [{}, {"coherence": "auto"}])
+def test_a_callback_sees_each_window_and_may_end_the_training(params, X):
+    seen = []
+
+    def callback(record, module):
+        outputs = module(torch.rand(3, X.shape[1]))  # draws from the caller's generator
+        seen.append((record, [weights.detach().clone() for weights in module.parameters()]))
+        nn.init.zeros_(module.eval().linears[0].weight)  # a copy
+        return record["step"] >= n_steps or outputs is None
+
+    params, n_steps = params | {"max_iter": 60, "n_classes": 3}, np.inf
+    plain, init = tiny(**params).fit(X), tiny(**params, callback=callback).fit(X)
+    assert_same_fit(init, plain)
+    assert [record for record, _ in seen] == init.history_
+    if "coherence" in params:  # theta0 is then the last weights
+        assert all(map(torch.equal, seen[-1][1], init.to_module().parameters()))
+    n_steps = init.history_[1]["step"]
+    assert tiny(**params, callback=callback).fit(X).history_ == plain.history_[:2]

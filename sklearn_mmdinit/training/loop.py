@@ -75,13 +75,15 @@ def train(
     state: State,
     verbose: Any = 0,
     keep: Callable[[State], None] | None = None,
+    callback: Callable[[dict[str, float], nn.Module], Any] | None = None,
     autocast: torch.dtype | None = None,
 ) -> None:
     """Train a network at ``state.current`` until its schedule is over.
 
     Changes the network and the state in place. Training that stops and goes on equals uninterrupted
-    training, bit for bit. `keep` gets a copy of the state at the end of each window. `autocast` is
-    the precision in which the network computes; None: its own. If the loss or the weights are not
+    training, bit for bit. `keep` gets a copy of the state at the end of each window, and
+    `callback` the record of the window and a copy of the network. `autocast` is the precision in
+    which the network computes; None: its own. If the loss or the weights are not
     finite, training stops and goes back to the best window, with a ConvergenceWarning; before the
     first window has ended, a ValueError is raised.
     """
@@ -135,6 +137,8 @@ def train(
             bar.set_postfix({n: f"{mean:.4f}" for n, mean in means.items()}, refresh=False)
             if keep is not None:
                 keep(state.copied())
+            if callback is not None and callback(state.history[-1], builder.module_at(theta0)):
+                return
             if schedule.is_over(state, n_steps):
                 return
 
