@@ -5,6 +5,7 @@ from ._base.mlp import MLP
 from .classifiers import MLPClassifier, NetClassifier
 from .coherence import Coherence
 from .embedding_classifier import EmbeddingClassifier
+from .fine_tuning.head import linear_probe_
 from .initializer import MMDInitializer
 from .mmd_init import mmd_init_
 from .objective import MMDObjective
@@ -25,6 +26,7 @@ __all__ = [
     "RandomAffine",
     "RandomView",
     "Theta0",
+    "linear_probe_",
     "losses",
     "mmd_init_",
 ]

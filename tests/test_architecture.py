@@ -128,12 +128,12 @@ def n_code_lines(path):
 BUDGET = {
     "initializer.py": 355,
     "classifiers.py": 300,
-    "fine_tuning": 400,
+    "fine_tuning": 410,
     "warm_start.py": 125,
     "embedding_classifier.py": 120,
     "coherence.py graph": 425,
     "objective.py losses": 430,
-    "networks": 790,
+    "networks": 780,
     "training": 763,
     "theta0.py": 220,
     "mmd_init.py transforms.py": 385,
@@ -153,9 +153,9 @@ def test_each_place_keeps_its_budget(places):
 def test_the_whole_package_keeps_its_budget():
     files = [PUBLIC, *FILES]
     assert len(files) <= 45
-    assert sum(map(n_code_lines, files)) <= 4900
+    assert sum(map(n_code_lines, files)) <= 4950
     texts = [path.read_text() for path in files]
-    assert sum(len(text.splitlines()) for text in texts) <= 8400
+    assert sum(len(text.splitlines()) for text in texts) <= 8450
     nodes = [node for text in texts for node in ast.walk(ast.parse(text))]
     calls = [node.func for node in nodes if isinstance(node, ast.Call)]
     assert sum(isinstance(node, ast.Raise) for node in nodes) <= 120

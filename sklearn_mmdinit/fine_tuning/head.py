@@ -6,6 +6,7 @@ Out-of-Distribution", ICLR 2022.
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,12 @@ from sklearn.preprocessing import normalize
 from torch import nn
 from torch.utils.data import Subset
 
+from .._base.environment import array_of
 from .._base.module_factory import uncompiled
-from .._base.validation import warn_user
+from .._base.validation import check_argument, shortened, warn_user
+from ..networks.builder import known_last_layer
+from ..networks.info import N_EXAMPLES, inspect_logits
+from ..networks.passes import hidden_activations
 from .net import Net, Rows
 
 # C of the logistic regression, on features of unit norm.
@@ -69,16 +74,77 @@ def fit_head_(net: Net, head: str, rows: Rows, seed: int) -> None:
     H = _inputs_of(net, layer, Subset(rows, drawn))
     if not np.isfinite(H).all():
         raise ValueError("inputs of the last layer are not finite: X is too large; standardize X")
+    _fit_layer_(layer, H, y, None if rows.weights is None else rows.weights.numpy()[drawn])
+
+
+def _fit_layer_(layer: Any, H: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> None:
+    """Fit a linear layer to its inputs H (n, n_units) and the numbers of their classes."""
     # The regression has features of unit norm, because their direction describes the example, and
     # because the penalty then does not depend on their scale. The layer gets them with their norms.
     norm = np.linalg.norm(H, axis=1).mean() or 1.0
-    weights = None if rows.weights is None else rows.weights.numpy()[drawn]
     has_bias = layer.bias is not None
     W, b = linear_head(normalize(H), y, weights, layer.out_features, fit_intercept=has_bias)
     with torch.no_grad():
         layer.weight.copy_(torch.from_numpy(W / norm))
         if has_bias:
             layer.bias.copy_(torch.from_numpy(b))
+
+
+def linear_probe_(module: nn.Module, X: Any, y: Any) -> nn.Module:
+    """Fit the last layer of a module to few labelled examples, in place: linear probing.
+
+    A regularised logistic regression on the layer's inputs gives its weights. Train all layers
+    afterwards, gently: a module that is pre-trained and goes into training with a random last layer
+    loses much of what it has learned. :class:`NetClassifier` does both steps.
+
+    Parameters
+    ----------
+    module : nn.Module
+        Returns logits (n, n_classes), by a last nn.Linear. This layer changes, also if its
+        parameters require no gradient; other layers, running statistics and the mode do not.
+    X : array-like or Tensor of shape (n_samples, ...)
+        Labelled examples, as the module takes them. Floats get the precision of the module.
+    y : array-like or Tensor of shape (n_samples,)
+        Their classes, whole numbers from 0 to n_classes - 1, at least two different ones.
+
+    Returns
+    -------
+    module : nn.Module
+        The one given.
+
+    Raises
+    ------
+    ValueError
+        If `y` holds other values or one class, or the module does not end in an nn.Linear.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from sklearn_mmdinit import linear_probe_
+    >>> X, y = torch.tensor([[0.0, 1.0], [1.0, 0.0], [0.0, 3.0]]), torch.tensor([0, 1, 0])
+    >>> net = torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Linear(2, 2))
+    >>> linear_probe_(net, X, y)(X).argmax(1)
+    tensor([0, 1, 0])
+    """
+    check_argument("module", module, nn.Module)
+    net, classes = copy.deepcopy(uncompiled(module)).eval(), np.asarray(array_of(y))
+    parameter = next(net.parameters())
+    examples = torch.as_tensor(X, device=parameter.device)
+    if examples.is_floating_point():
+        examples = examples.to(parameter.dtype)
+    n_classes, head = inspect_logits(net, examples[:N_EXAMPLES])
+    known_last_layer(type(net).__name__, head)
+    found = np.unique(classes)
+    if classes.dtype.kind not in "iu" or len(found) < 2 or found[0] < 0 or found[-1] >= n_classes:
+        raise ValueError(
+            f"y must hold at least two of the whole numbers 0 to {n_classes - 1}, one for each "
+            f"logit, got {shortened(str(found.tolist()))}; sklearn's LabelEncoder gives them"
+        )
+    with torch.no_grad():
+        parts = [hidden_activations(net, part, head).float() for part in examples.split(1024)]
+    layer = uncompiled(module).get_submodule(head)
+    _fit_layer_(layer, array_of(torch.cat(parts)), classes, None)
+    return module
 
 
 def _inputs_of(net: Net, layer: nn.Module, rows: Any) -> np.ndarray:

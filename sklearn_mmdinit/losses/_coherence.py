@@ -198,12 +198,10 @@ class CoherenceLoss(nn.Module):
 
         Raises
         ------
-        ValueError
+        RuntimeError, ValueError
             If `z1` and `z2` differ in their shape, or are not valid for :func:`coherence`.
         """
-        if z1.shape != z2.shape:
-            raise ValueError(f"z1 and z2 must be alike, got {tuple(z1.shape)}, {tuple(z2.shape)}")
-        return coherence(torch.cat([z1, z2]), self.n_classes, self.separation)
+        return coherence(torch.stack([z1, z2]).flatten(0, 1), self.n_classes, self.separation)
 
 
 def _sum_of_squares(G: torch.Tensor) -> torch.Tensor:

@@ -11,7 +11,7 @@ from torch import nn
 
 from helpers import seeded
 from nets import Conv, digit_images
-from sklearn_mmdinit import MLPClassifier, MMDInitializer, NetClassifier
+from sklearn_mmdinit import MLPClassifier, MMDInitializer, NetClassifier, linear_probe_
 
 HEAD_ALONE = {"fine_tuning": "head-first", "max_iter": 0, "random_state": 0}
 
@@ -195,3 +195,52 @@ class Counting(nn.Module):
     def forward(self, x):
         Counting.n_rows += len(x)
         return self.head(x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_a_probe_changes_the_last_layer_alone_and_classifies(dtype, data):
+    X, y = data
+    body = nn.Sequential(nn.Linear(4, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Dropout(0.5))
+    net = seeded(lambda: nn.Sequential(body, nn.Linear(32, 3))).to(dtype)
+    before = {name: value.clone() for name, value in net.state_dict().items()}
+    assert linear_probe_(net, X, torch.from_numpy(y)) is net
+    assert net.training
+    changed = {name for name, value in net.state_dict().items() if not value.equal(before[name])}
+    assert changed == {"1.weight", "1.bias"}
+    predicted = net.eval()(torch.from_numpy(X).to(dtype)).argmax(dim=1).numpy()
+    assert (predicted == y).mean() > 0.9
+
+
+def test_a_probe_is_the_first_step_of_the_classifiers(data):
+    X, y = data
+    net = seeded(lambda: nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2)))
+    expected = NetClassifier(net, validation_split=None, **HEAD_ALONE).fit(X, y > 0)
+    linear_probe_(net, X, (y > 0).astype(int))
+    for name, array in expected.module_.state_dict().items():
+        torch.testing.assert_close(net.state_dict()[name], array)
+
+
+@pytest.mark.parametrize(
+    ("net", "y", "words"),
+    [
+        (
+            nn.Sequential(nn.ReLU(), nn.Linear(4, 3)),
+            [0, 1, 3, 1],
+            r"0 to 2, one for each logit, got \[0, 1, 3\]; sklearn's",
+        ),
+        (
+            nn.Sequential(nn.ReLU(), nn.Linear(4, 3)),
+            [1, 1, 1, 1],
+            r"at least two of the whole numbers",
+        ),
+        (
+            nn.Sequential(nn.ReLU(), nn.Linear(4, 3)),
+            ["a", "b", "a", "a"],
+            r"at least two of the whole numbers",
+        ),
+        (nn.Sequential(nn.Linear(4, 3), nn.Tanh()), [0, 1, 0, 1], "has no hidden activations"),
+    ],
+)
+def test_a_probe_refuses_what_it_cannot_fit(net, y, words):
+    with pytest.raises(ValueError, match=words):
+        linear_probe_(net, torch.eye(4), y)
