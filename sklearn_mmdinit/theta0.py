@@ -12,6 +12,7 @@ import json
 import math
 import os
 import platform
+from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -35,7 +36,7 @@ _SUFFIX = ".safetensors"
 # Keys of the metadata of a safetensors file, which are texts.
 _KEY = "sklearn_mmdinit.module"  # the architecture, as JSON
 _DIGEST_KEY = "sklearn_mmdinit.digest"
-_ROW_KEYS = {name: f"sklearn_mmdinit.{name}" for name in ("row_mean", "row_spread")}  # of arrays
+_ROW_KEYS = {name: f"sklearn_mmdinit.{name}" for name in ("row_mean", "row_spread")}
 TRAINING_KEY = "sklearn_mmdinit.training"  # only in checkpoints
 
 # Errors that JSON of another version may raise.
@@ -207,8 +208,8 @@ class Theta0:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write theta0 to a safetensors file, whole or not at all.
 
-        The file holds no names of columns, so that later rows must have their columns in the same
-        order.
+        ``module.load_state_dict(safetensors.torch.load_file(path))`` reads it too. The file holds
+        no names of columns, so that later rows must have their columns in the same order.
 
         Parameters
         ----------
@@ -227,10 +228,11 @@ class Theta0:
         ...     Theta0.load(f"{folder}/theta0.safetensors")
         Theta0(of sklearn_mmdinit.MLP, input_shape=(4,), n_classes=2, 58 numbers)
         """
-        of_rows = {key: getattr(self, name) for name, key in _ROW_KEYS.items()}
-        of_rows = {key: array for key, array in of_rows.items() if array is not None}
         texts = {_KEY: self.architecture.to_json()}
-        write_whole(checked_path(path), {**self.arrays, **of_rows}, texts)
+        for name, key in _ROW_KEYS.items():
+            if (of_rows := getattr(self, name)) is not None:
+                texts[key] = b64encode(of_rows.tobytes()).decode()
+        write_whole(checked_path(path), self.arrays, texts)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Theta0:
@@ -254,9 +256,13 @@ class Theta0:
         if TRAINING_KEY in texts:
             hint = "call fit with this file as checkpoint, then save of its theta0_"
             raise ValueError(f"{str(path)!r} is a checkpoint of a training, not a theta0: {hint}")
-        of_rows = {name: arrays.pop(key, None) for name, key in _ROW_KEYS.items()}
         try:
-            return cls(Architecture(**json.loads(texts[_KEY])), arrays, **of_rows)
+            architecture, of_rows = Architecture(**json.loads(texts[_KEY])), {}
+            for name, key in _ROW_KEYS.items():
+                if key in texts:
+                    numbers = np.frombuffer(b64decode(texts[key]), np.float32)
+                    of_rows[name] = numbers.reshape(architecture.input_shape)
+            return cls(architecture, arrays, **of_rows)
         except PARSE_ERRORS as error:
             why = shortened(str(error))
             raise ValueError(f"{str(path)!r} holds no theta0 of this version ({why})") from error

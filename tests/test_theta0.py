@@ -7,6 +7,8 @@ import pickle
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
+from torch.testing import assert_close
 
 from helpers import seeded
 from nets import Conv, assert_same_arrays, digit_images
@@ -158,3 +160,13 @@ def test_another_one_is_refused_by_name_and_unchanged(make, words, of_module):
     with pytest.raises(ValueError, match=words):
         set_theta0_(module, of_module.theta0_)
     assert all(torch.equal(value, before[key]) for key, value in module.state_dict().items())
+
+
+def test_a_file_is_a_state_dict_for_pytorch(of_module, path):
+    of_module.theta0_.save(path)
+    module = Conv(width=3, batch_norm=True)
+    module.load_state_dict(load_file(path))
+    assert_close(module.state_dict(), of_module.to_module().state_dict())
+    again = Theta0.load(path)
+    np.testing.assert_array_equal(again.row_mean, of_module.theta0_.row_mean)
+    np.testing.assert_array_equal(again.row_spread, of_module.theta0_.row_spread)
