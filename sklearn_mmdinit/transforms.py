@@ -217,7 +217,8 @@ class RandomView(BaseEstimator, nn.Module):
     """Random views of photographs, much like those of SimCLR, for ``Coherence(augmentation=)``.
 
     A random part of each image is enlarged to the size of the image. About half of the images are
-    mirrored. Then brightness, contrast, saturation and hue change, and some images become grey.
+    mirrored. Then brightness, contrast, saturation and hue change, and some images become grey. Of
+    grey images, which have one channel, only brightness and contrast change.
     Each image gets its own amounts, as in SimCLR [1]_. All is computed on the device of the images.
 
     Parameters
@@ -292,20 +293,23 @@ class RandomView(BaseEstimator, nn.Module):
 
     @without_caller_settings()
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        """Return a view (n, 3, height, width) of each image; values are floats from 0 to 1."""
+        """Return a view of each image (n, 3 or 1, height, width); values are floats from 0 to 1."""
         check_parameters(self)
         self._check_images(images)
         views = _random_parts(in_single_precision(images), self.least_area, self.mirror)
         if self.color or self.gray:
-            views = _recolored(views, self.color, self.gray)
+            # Grey images stay grey, as they have no saturation and no hue.
+            colored = _recolored(views.expand(-1, 3, -1, -1), self.color, self.gray)
+            views = colored[:, : images.shape[1]]
         return views.to(images.dtype)
 
     def _check_images(self, images: torch.Tensor) -> None:
         check_argument("images", images, torch.Tensor)
-        if images.ndim != 4 or images.shape[1] != 3 or not images.is_floating_point():
+        if images.ndim != 4 or images.shape[1] not in (1, 3) or not images.is_floating_point():
             raise ValueError(
-                "RandomView takes floats of shape (n, 3, height, width), red, green and blue, got "
-                f"{images.dtype} of shape {tuple(images.shape)}"
+                "RandomView takes floats from 0 to 1 of shape (n, 3, height, width), red, green "
+                "and blue, or (n, 1, height, width), grey, got "
+                f"{images.dtype} of shape {tuple(images.shape)}; divide bytes by 255"
             )
         if not images.numel() or (images.device.type != "cpu" and hasattr(self, "_has_checked")):
             return

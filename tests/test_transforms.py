@@ -265,6 +265,10 @@ def test_colours_change_within_their_limits_and_a_grey_image_stays_grey():
     same = RandomView(color=0.0, gray=0.0)(flat)
     torch.testing.assert_close(same, flat)
     assert (RandomView(gray=1.0)(flat).std(dim=1) < 1e-6).all()
+    torch.manual_seed(1)
+    grey = RandomView()(flat[:, :1])
+    torch.manual_seed(1)
+    torch.testing.assert_close(RandomView()(flat[:, :1].expand(-1, 3, -1, -1))[:, :1], grey)
     changed = RandomView(gray=0.0)(flat)
     assert changed.min() >= 0.0
     assert changed.max() <= 1.0
@@ -277,9 +281,11 @@ def test_colours_change_within_their_limits_and_a_grey_image_stays_grey():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("n_channels", [1, 3])
 @pytest.mark.parametrize("change", [RandomAffine(), RandomView()])
-def test_what_is_changed_has_the_shape_and_type_of_images_and_differs(change, dtype):
-    images = torch.rand(40, 3, 12, 20, generator=torch.Generator().manual_seed(0)).to(dtype)
+def test_what_is_changed_has_the_shape_and_type_of_images_and_differs(change, n_channels, dtype):
+    shape = 40, n_channels, 12, 20
+    images = torch.rand(shape, generator=torch.Generator().manual_seed(0)).to(dtype)
     before = images.clone()
     found = [change(images) for _ in range(2)]
     assert found[0].shape == images.shape
@@ -287,15 +293,15 @@ def test_what_is_changed_has_the_shape_and_type_of_images_and_differs(change, dt
     assert not torch.equal(*found)
     assert torch.equal(images, before)
     assert all(0.0 <= float(view.min()) <= float(view.max()) <= 1.0 for view in found)
-    assert change(images[:0]).shape == (0, 3, 12, 20)
+    assert change(images[:0]).shape == (0, *shape[1:])
 
 
 @pytest.mark.parametrize(
     ("images", "match"),
     [
-        (torch.rand(4, 1, 8, 8), r"shape \(4, 1, 8, 8\)"),
+        (torch.rand(4, 2, 8, 8), r"shape \(4, 2, 8, 8\)"),
         (torch.rand(4, 8, 8, 3), r"shape \(4, 8, 8, 3\)"),
-        (torch.zeros(4, 3, 8, 8, dtype=torch.uint8), "torch.uint8"),
+        (torch.zeros(4, 3, 8, 8, dtype=torch.uint8), "torch.uint8.*divide bytes by"),
         (torch.randn(4, 3, 8, 8), "values from 0 to 1, got values from -.*standardize in the mod"),
         (255 * torch.rand(4, 3, 8, 8), "divide bytes by 255"),
         (torch.full((4, 3, 8, 8), float("nan")), "from nan to nan"),
