@@ -36,7 +36,6 @@ from reporting.layout import as_markdown
 from reporting.pages import DIGESTS, appendix
 from reporting.results import Library, merged
 from reporting.tables import build_table
-from reporting.task_tables import chosen_answers
 from runs import APPENDICES
 
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -91,10 +90,7 @@ def pages_of(library: Library) -> dict[Path, str]:
 def merge_into(folder: Path, file: str, *others: str) -> None:
     """Put the rows of other files into a file of results."""
     files = [Library(folder).results(file), *(Library(Path()).results(each) for each in others)]
-    whole = merged(files)
-    if "chosen" in whole:
-        whole["chosen"] = chosen_answers(whole)
-    write_json(folder / file, whole)
+    write_json(folder / file, merged(files))
 
 
 def picture_is_stale(library: Library) -> bool:

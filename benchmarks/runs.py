@@ -33,7 +33,6 @@ RIVALS = "Rivals"
 FASHION_MNIST = "Fashion-MNIST"
 FRESH = "Measured once, on ten runs of their own"
 CONVNETS = "A convolutional network"
-TIME = "Accuracy against time"
 
 WITH_SETFIT = "--methods EmbeddingClassifier 'logistic, C = 100' SetFit"
 SETFIT_NEEDS = "with `pip install setfit`"
@@ -173,15 +172,6 @@ RUNS = (
         f"{WITH_SETFIT}", "an hour on one core", how=SETFIT_NEEDS),
     Run("small-networks.json", "Ten small networks, and few images",
         "small_networks.py --jobs 1", "half an hour on one core"),
-    Run("coherence.json", "By objective; seconds of the fastest run",
-        "coherence.py --runs 4", "two hours a run on 2 cores",
-        TIME, ("coherence_time",), how=IN_PARTS),
-    Run("choices-of-length.json", "Length of the training by coherence alone, on held-out images",
-        "choose.py --questions default images '*max_iter'", "40 minutes on one core", TIME,
-        ("choices",)),
-    Run("choices.json", "Settings of coherence beside the paper's terms, on held-out images",
-        "choose.py --questions separation augmentation neighbors images '*max_iter' 'features*'",
-        "an hour on 2 cores", TIME, ("choices",), how="features of images aside"),
     Run("tuned-scratch.json", "A fine-tuning of scratch chosen for few labels",
         "tune_scratch.py --jobs 1", "40 minutes on one core"),
     Run("tuned-scratch-ten-way.json", "The same with the ten digits as classes",
@@ -243,11 +233,6 @@ APPENDICES = {
         "MNIST in full",
         "In short: [MNIST and its rivals](mnist.md).",
         (FRESH, FASHION_MNIST, CONVNETS, RIVALS),
-    ),
-    "appendix-settings": Appendix(
-        "Settings in full",
-        "In short: [settings](settings.md), [speed](speed.md).",
-        (TIME,),
     ),
 }
 """The generated pages of the report, by file name; each section is in one of them."""

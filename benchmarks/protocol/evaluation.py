@@ -2,7 +2,7 @@
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
@@ -13,7 +13,7 @@ from tqdm import tqdm
 
 from data.datasets import DATASETS, Dataset, standardize
 from protocol.command import say
-from protocol.methods import FEATURES_THETA0, Contender, NetworkSettings, network_contender
+from protocol.methods import Contender, NetworkSettings
 from protocol.parallel import results
 from protocol.store import Log, data_digest, deciding_versions, digest_of
 from protocol.tasks import Task, draw_rows, fit_seed, tasks_of_runs
@@ -70,13 +70,6 @@ class Bench:
         if not path.exists():
             self.say(f"learning theta0 of {name}, epochs: {initializer.get_params()['max_iter']}")
         return learn(path, initializer, rows)
-
-    def fine_tuned(self, name: str, learned: Pretrained, as_paper: bool | None) -> Contender:
-        """The recommended network from a theta0, under a name of its own."""
-        start = learned.initializer.theta0_
-        options = {"as_paper": as_paper}
-        contender = network_contender(FEATURES_THETA0, self.network, self.X, start, **options)
-        return replace(contender, name=name)
 
     @cached_property
     def _data_digest(self) -> str:

@@ -96,8 +96,8 @@ def select_names(
 
 # What the command line decides
 
-# Of digits found on run 4 and asked again by choose.py. Of clothes on run 4 alone: a shoe may point
-# either way, but they lie straight and fill the picture.
+# Of digits found on run 4 and asked again on images held out. Of clothes on run 4 alone: a shoe may
+# point either way, but they lie straight and fill the picture.
 AUGMENTATIONS = {
     "none": None,
     "digits": RandomAffine(),
@@ -263,23 +263,15 @@ class Contender:
 
 
 def network_contender(
-    name: str,
-    settings: NetworkSettings,
-    X: np.ndarray,
-    theta0: Theta0 | None = None,
-    *,
-    as_paper: bool | None = None,
+    name: str, settings: NetworkSettings, X: np.ndarray, theta0: Theta0 | None = None
 ) -> Contender:
     """A network fine-tuned from a theta0; without one from fresh weights.
 
-    From coherence the library's default, on all labelled rows, and else the paper's fine-tuning,
-    unless `as_paper` says which.
+    From coherence as the library does it, on all labelled rows, and else by the paper's protocol.
     """
     params, network = _network(name, settings, X[0].size)
     classifier, params = _classifier_of(params)
-    if as_paper is None:
-        as_paper = network["pretraining"] != "ours+coherence"
-    fine_tuning: dict[str, Any] = {}
+    as_paper, fine_tuning = network["pretraining"] != "ours+coherence", {}
     if as_paper:
         split = LastRowsSplit() if settings.classes == 2 else None
         fine_tuning = {"fine_tuning": "paper", "validation_split": split, **FINE_TUNING}

@@ -71,13 +71,6 @@ def gains(differences: pd.DataFrame, *keys: str) -> Gains:
     return Gains(mean, mean - half, mean + half, n)
 
 
-def gains_over_n(differences: pd.DataFrame) -> pd.DataFrame:
-    """:func:`gains` of the means over N, so that a task counts once: a row a column."""
-    of_task = mean_by(differences, "run", "task")
-    gained = gains(pd.concat({0: of_task}, names=[N]))
-    return pd.DataFrame({field: frame[0] for field, frame in gained._asdict().items()})
-
-
 def complete(accuracies: pd.Series, other: pd.Series) -> pd.Series:
     """Own minus other at each N where the other has every task that own has; missing elsewhere."""
     lacks = (accuracies.notna() & other.isna()).groupby(N).transform("any")

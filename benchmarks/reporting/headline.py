@@ -1,16 +1,15 @@
 """The README's table and picture: this package beside the best rival, on several kinds of data."""
 
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
+from matplotlib.figure import Figure
 
 from protocol.methods import FEATURES_THETA0
-from protocol.store import digest_of
+from protocol.store import digest_of, write_atomically
 from reporting.claims import SENTENCES, Claim, figures_of
 from reporting.embedding_tables import OURS as EMBEDDING_LINE
 from reporting.layout import Table, named_rows
-from reporting.pictures import draw
 from reporting.results import Library
 
 PICTURE = "headline.png"
@@ -57,18 +56,18 @@ def headline_digest(library: Library) -> str:
 def draw_headline(library: Library, path: Path) -> str:
     """A line a kind of data with three points; the digest of the figures is in the file."""
     figures = headline_figures(library).iloc[::-1]
-
-    def paint(figure: Any) -> None:
-        axes = figure.subplots()
-        places = range(len(figures))
-        axes.hlines(places, figures.min(axis=1), figures.max(axis=1), color="0.85", zorder=0)
-        for name, words in COLUMNS.items():
-            axes.scatter(figures[name], places, s=70, color=COLOURS[name], label=words, zorder=2)
-        axes.set_yticks(places, figures.index)
-        axes.set(xlabel="test accuracy (%)", ylim=(-0.6, len(figures) - 0.4), xlim=(None, 101))
-        axes.grid(axis="x", color="0.92")
-        axes.tick_params(axis="y", length=0)
-        axes.spines[["top", "right", "left"]].set_visible(False)
-        figure.legend(loc="outside upper left", ncols=len(COLUMNS), frameon=False)
-
-    return draw(path, (8.0, 0.9 + 0.55 * len(figures)), paint, note=headline_digest(library))
+    figure = Figure(figsize=(8.0, 0.9 + 0.55 * len(figures)), layout="constrained")
+    axes = figure.subplots()
+    places = range(len(figures))
+    axes.hlines(places, figures.min(axis=1), figures.max(axis=1), color="0.85", zorder=0)
+    for name, words in COLUMNS.items():
+        axes.scatter(figures[name], places, s=70, color=COLOURS[name], label=words, zorder=2)
+    axes.set_yticks(places, figures.index)
+    axes.set(xlabel="test accuracy (%)", ylim=(-0.6, len(figures) - 0.4), xlim=(None, 101))
+    axes.grid(axis="x", color="0.92")
+    axes.tick_params(axis="y", length=0)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    figure.legend(loc="outside upper left", ncols=len(COLUMNS), frameon=False)
+    metadata = {"Description": headline_digest(library)}
+    write_atomically(path, lambda part: figure.savefig(part, dpi=150, metadata=metadata))
+    return f"{path} written"

@@ -112,15 +112,14 @@ def merged(files: Sequence[Results]) -> Results:
         for key, lists in by_method.items():
             own: dict[str, list[Any]] = {}
             for record in results.get(key, []):
-                # What choose.py learns is called an answer.
-                own.setdefault(record.get("method") or record["answer"], []).append(record)
+                own.setdefault(record["method"], []).append(record)
             lists |= own
         about = {key: results[key] for key in OF_PART if key in results}
         parts += results.get("parts") or [about]
     whole = {key: value for key, value in files[0].items() if key not in OF_PART[1:]}
     whole["settings"] = files[0]["settings"] | {
         key: [*dict.fromkeys(name for part in parts for name in part["settings"].get(key) or [])]
-        for key in ("methods", "rivals", "questions")
+        for key in ("methods", "rivals")
         if key in files[0]["settings"]
     }
     lists_of = {key: [*chain(*lists.values())] for key, lists in by_method.items()}

@@ -13,14 +13,13 @@ from reporting.photograph_tables import PHOTOGRAPH_TABLES
 from reporting.results import Results
 from reporting.small_network_tables import SMALL_NETWORK_TABLES
 from reporting.study_tables import STUDY_TABLES
-from reporting.task_tables import TITLES, against_table, choices_table, gain_table, task_table
+from reporting.task_tables import TITLES, against_table, gain_table, task_table
 from reporting.time_tables import TIME_TABLES
 
 TABLES: dict[str, Callable[[Results], Table]] = {
     **{kind: partial(task_table, kind) for kind in TITLES},
     "gain": gain_table,
     "against": against_table,
-    "choices": choices_table,
     **STUDY_TABLES,
     **TIME_TABLES,
     **EMBEDDING_TABLES,
@@ -60,9 +59,8 @@ def publish(
     options: argparse.Namespace,
     measured: Results,
     kinds: Sequence[str],
-    draw: Callable[[Results, Path], str] | None = None,
 ) -> None:
-    """Print, write and draw what a command measured, below its claim, its settings and the machine.
+    """Print and write what a command measured, below its claim, its settings and the machine.
 
     The file has the command's name and a digest of the options, so that no call overwrites what
     another one measured. ``measured["settings"]`` takes the place of options of the same name.
@@ -74,6 +72,4 @@ def publish(
     path = options.output / name
     print(text_of(results, kinds), end="\n\n")
     write_json(path, results)
-    if draw is not None:
-        print(draw(results, path.with_suffix(".png")))
     print(f"{path} written")

@@ -20,7 +20,6 @@ from reporting.estimates import (
     by_task,
     complete,
     gains,
-    gains_over_n,
     mean_by,
     task_std_over_runs,
 )
@@ -146,43 +145,6 @@ def differences_table(words: str, results: Results, beside: Results) -> Table:
     }
     title = f"{words}, on the same tasks and labelled images (points): {INTERVALS}"
     return named_rows(title, _gain_texts(differences), "method")
-
-
-# What choose.py found
-
-
-def _answers(results: Results) -> pd.DataFrame:
-    """A row an answer: its question and base, what it is worth over its base, the mean over N."""
-    answers = pd.DataFrame(results["theta0"]).drop_duplicates("answer").set_index("answer")
-    wide = wide_of(results)
-    over = {name: wide[name] - wide[base] for name, base in answers["base"].items() if name != base}
-    worth = gains_over_n(pd.DataFrame(over, index=wide.index))[["mean", "low", "high"]]
-    return answers[["question", "base"]].join(worth)
-
-
-def chosen_answers(results: Results) -> dict[str, str]:
-    """To each question the best answer whose interval is above 0, or else its base."""
-    chosen = {}
-    for question, answers in _answers(results).groupby("question", sort=False):
-        better = answers[answers["low"] > 0.0]
-        chosen[question] = better["mean"].idxmax() if len(better) else answers["base"].iloc[0]
-    return chosen
-
-
-def choices_table(results: Results) -> Table:
-    """The answers to each question, and which was chosen."""
-    title = (
-        "What settings were asked by, on training images held out (run 4, one theta0 an answer): "
-        "test accuracy (%), and the mean over N of the difference from the base (points) with its "
-        "95% interval over tasks"
-    )
-    answers, chosen = _answers(results), pd.Series(results["chosen"])
-    accuracy = mean_by(wide_of(results), "n_labels").T.loc[answers.index]
-    frame = texts(mean_and_std, accuracy).rename(columns="N = {}".format)
-    frame.insert(0, "over", answers["base"].where(answers["base"] != answers.index, "-"))
-    frame["difference"] = answers.apply(lambda a: gain_text(a["mean"], a["low"], a["high"]), axis=1)
-    frame["chosen for"] = ["; ".join(chosen.index[chosen == name]) for name in frame.index]
-    return named_rows(title, frame, "answer")
 
 
 # Every row there is, whichever file it is in

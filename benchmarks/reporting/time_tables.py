@@ -1,59 +1,12 @@
-"""Tables of seconds and memory: what a second of pre-training buys, and speed.
-
-A point of ``coherence.py`` is a setting after so many epochs. Its seconds are the fastest run's:
-all do the same work, and whatever else the machine does only adds to it.
-"""
+"""Tables of ``speed.py``: seconds and memory."""
 
 from collections.abc import Callable
 from functools import partial
 
 import pandas as pd
 
-from protocol.methods import SCRATCH
-from reporting.estimates import complete, gains, mean_by
-from reporting.layout import Table, gain_text, mean_and_std, several, template_environment, texts
+from reporting.layout import Table, template_environment
 from reporting.results import Results
-from reporting.task_tables import wide_of
-
-
-def sizes_of(points: pd.DataFrame) -> list[int]:
-    """The N whose accuracies are columns of points."""
-    return [column for column in points if isinstance(column, int)]
-
-
-# coherence.py
-
-
-def coherence_points(results: Results) -> pd.DataFrame:
-    """The points of a file that ``coherence.py`` wrote, in the order of their theta0.
-
-    Columns: name, passes, runs, seconds, an accuracy (%) for each N and, as text, its difference
-    ("difference N") from scratch.
-    """
-    theta0 = pd.DataFrame(results["theta0"])
-    grouped = theta0.groupby(theta0["name"] + "@" + theta0["passes"].astype(str), sort=False)
-    columns = {"name": "first", "passes": "first", "run": "nunique", "seconds": "min"}
-    points, wide = grouped.agg(columns).rename(columns={"run": "runs"}), wide_of(results)
-    over = gains(pd.DataFrame({name: complete(wide[name], wide[SCRATCH]) for name in points.index}))
-    difference = texts(gain_text, *over[:3]).rename(columns="difference {}".format)
-    return points.join(mean_by(wide[points.index], "n_labels").T).join(difference)
-
-
-def _coherence(results: Results) -> Table:
-    points = coherence_points(results)
-    title = (
-        "Test accuracy (%) after so many seconds of pre-training, and the difference from scratch "
-        f"on the same tasks (points) with its 95% interval; {several([*points['runs']], 'run')}"
-    )
-    seconds = points["seconds"].map("{:.3g}".format, na_action="ignore").fillna("cut off")
-    columns = [points["name"].rename("objective"), points["passes"].astype(str), seconds]
-    for n in sizes_of(points):
-        columns.append(points[n].map(mean_and_std).rename(f"N = {n}"))
-        columns.append(points[f"difference {n}"].rename("over scratch"))
-    return Table(title, pd.concat(columns, axis=1))
-
-
-# speed.py
 
 FORMS = {
     "direct": "textbook: a copy of every weight for each network",
@@ -102,7 +55,6 @@ SPEED_KINDS = ("step", "memory", "fine_tuning", "coherent_fits", "modules", "mod
 
 TIME_TABLES: dict[str, Callable[..., Table]] = {
     **{kind: partial(_written, kind) for kind in SPEED_KINDS},
-    "coherence_time": _coherence,
     "fits_against": _fits_against,
 }
 """From the results of a command to a table of them, by kind."""

@@ -2,7 +2,6 @@
 
 import json
 import math
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +9,6 @@ import pytest
 import torch
 from scipy import stats
 
-import choose
-import coherence
 import degeneracies
 import detachment_nearby
 import mnist_tasks
@@ -22,15 +19,11 @@ from data.datasets import load_digits_dataset, standardize
 from protocol import studies
 from protocol.diagnostics import degenerate_softmax_ratio, prediction_samples
 from protocol.methods import TUNED, FineTuning
-from protocol.store import Log
 from protocol.studies import measure_densities
-from protocol.tasks import diagnostics_seed, random_tasks, shuffled_rows
+from protocol.tasks import diagnostics_seed, shuffled_rows
 from protocol.theory import perturbation_std
 from protocol.theta0s import theta0_digest
-from reporting.results import pack_scores
-from reporting.tables import build_table
-from reporting.task_tables import chosen_answers
-from results_stand_in import records, status_of, written
+from results_stand_in import status_of, written
 from sklearn_mmdinit import MMDInitializer
 
 X = standardize(load_digits_dataset())[0]
@@ -41,8 +34,6 @@ K4 = "--n-perturbations=4"
 
 # What each command is called with; all in a few seconds.
 TINY = {
-    coherence: (*TASKS, "--objectives", "both", "paper"),
-    choose: (*TASKS, "--questions", "pairs", "features, C"),
     degeneracies: (*APPENDIX, K4),
     detachment_nearby: APPENDIX,
     scale_and_weight: (*APPENDIX, K4, "--runs=2"),
@@ -66,13 +57,10 @@ def quick():
     """Few mini-batches and few steps."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(studies, "N_BATCHES", 4)
-        patch.setattr(coherence, "PASSES", {"paper": (1,), "both": (1, 2)})
         patch.setattr(detachment_nearby, "N_ROWS", 64)
         patch.setattr(scale_and_weight, "SQUARED_SCALES", (0.5, 2.0))
         patch.setattr(scale_and_weight, "WEIGHTS", (0.4,))
         patch.setattr(theorems, "PLAN", theorems.PLAN | FEW)
-        once = [replace(a, changes=a.changes | {"max_iter": 1}) for a in choose.ANSWERS]
-        patch.setattr(choose, "ANSWERS", once)
         yield
 
 
@@ -153,9 +141,6 @@ def test_an_interrupted_run_goes_on_to_the_same_figures(
 @pytest.mark.parametrize(
     ("command", "more", "message"),
     [
-        (coherence, ("--n-labels", "500"), "N = 500 is too many for 1297 training rows"),
-        (choose, ("--questions", "k7"), "unknown question 'k7'; valid names are default, sep"),
-        (coherence, ("--objectives", "k7"), "unknown objective 'k7'; valid names are paper, coh"),
         (scale_and_weight, ("--runs", "0"), "must be 1 or more, got 0"),
         (theorems, ("--seed", "-1"), "must be 0 or more, got -1"),
         (degeneracies, ("--settings=nan,0",), "--settings: invalid weights value: 'nan,0'"),
@@ -165,42 +150,6 @@ def test_bad_options_are_refused_before_any_work(command, more, message, tmp_pat
     assert run(command, tmp_path, *more) == 2
     assert list(tmp_path.iterdir()) == []
     assert message in capsys.readouterr().err
-
-
-# coherence.py
-
-
-def test_settings_are_chosen_on_other_runs_than_those_that_are_reported(finished):
-    output = finished(coherence)
-    results = written(output)
-    learned = [(r["name"], r["passes"]) for r in results["theta0"]]
-    assert learned == [("paper", 1), ("both", 1), ("both", 2)]
-    assert {(r["run"], r["random_state"]) for r in results["theta0"]} == {(4, 4)}
-    kept = Log(output / "scores.jsonl").records.values()
-    tasks = {(record["task"], tuple(record["values"])) for record in kept}
-    assert tasks == {(t.index, t.values) for t in random_tasks(10, 2, seed=0, run=4)}
-    [picture] = output.glob("coherence-*.png")
-    assert picture.read_bytes().startswith(b"\x89PNG")
-
-
-# choose.py
-
-
-def test_an_answer_is_chosen_where_its_interval_is_above_nothing():
-    noise = np.random.default_rng(0).normal(0, 0.01, (3, 20))
-    questions = {"default": "default", "a": "q", "b": "q"}
-    learned = [
-        {"question": question, "answer": name, "base": "default", "run": 0}
-        for name, question in questions.items()
-    ]
-    for gains, best in (((0.1, 0.2), "b"), ((-0.002, -0.1), "default"), ((0.1, 0.0), "a")):
-        accuracies = 0.5 + np.array([[0.0], *([gain] for gain in gains)]) + noise
-        own = {name: [[*values]] for name, values in zip(questions, accuracies, strict=True)}
-        results = {"theta0": learned, "scores": pack_scores(records(own))}
-        results["chosen"] = chosen_answers(results)
-        assert results["chosen"] == {"default": "default", "q": best}
-        told = {row[0]: row[-1] for row in build_table("choices", results).rows}
-        assert "q" in told[best]
 
 
 # The appendix

@@ -34,17 +34,6 @@ def test_only_what_has_every_task_is_subtracted():
     )
 
 
-def test_a_task_counts_once_in_the_mean_over_n():
-    scores = records({"a": [[0.80, 0.90]], "b": [[0.82, 0.94]]}, 5)
-    scores += records({"a": [[0.90, 0.90]], "b": [[0.90, 0.90]]}, 20)
-    wide = estimates.by_task(unpack_scores(pack_scores(scores)))
-    found = estimates.gains_over_n(wide.sub(wide["a"], axis=0)).loc["b"]
-    # Over N the differences are 1 and 2: t(1) at 97.5 % is 12.7062.
-    assert found["mean"] == pytest.approx(1.5)
-    assert found["high"] == pytest.approx(1.5 + 12.7062 * 0.5, rel=1e-5)
-    assert found["n_pairs"] == 2
-
-
 # Beside the paper
 
 
