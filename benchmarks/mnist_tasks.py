@@ -71,7 +71,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--n-perturbations", type=number, help="perturbed networks a step of the pre-training")
     coherent = "epochs with coherence; default: as many as it takes itself, in quick four"
     add("--coherent-epochs", type=number, help=coherent)
-    command.add_classes_option(parser)
+    classes = "2: binary tasks; 10: N labelled images of each class, ten draws a run; default: 2"
+    add("--classes", type=int, choices=(2, 10), default=2, help=classes)
     same = "in each run the binary tasks of the first one; theta0 and labelled images are its own"
     add("--same-tasks", action="store_true", help=same)
     draw = "images of a binary task: any, or N of each class to train on; default: uniform"

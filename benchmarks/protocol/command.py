@@ -93,12 +93,6 @@ def add_network_options(parser: argparse.ArgumentParser) -> None:
     add_output_options(parser)
 
 
-def add_classes_option(parser: argparse.ArgumentParser) -> None:
-    """Add what the tasks are."""
-    classes = "2: binary tasks; 10: N labelled images of each class, ten draws a run; default: 2"
-    parser.add_argument("--classes", type=int, choices=(2, 10), default=2, help=classes)
-
-
 def add_task_options(parser: argparse.ArgumentParser, **defaults: Any) -> None:
     """Add what every command on binary tasks can be asked for, with its own default values."""
     add = parser.add_argument

@@ -1,8 +1,6 @@
 """Every other command, end to end on the small digits: what it writes, refuses and goes on from."""
 
-import json
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,11 +12,9 @@ import detachment_nearby
 import mnist_tasks
 import scale_and_weight
 import theorems
-import tune_scratch
 from data.datasets import load_digits_dataset, standardize
 from protocol import studies
 from protocol.diagnostics import degenerate_softmax_ratio, prediction_samples
-from protocol.methods import TUNED, FineTuning
 from protocol.studies import measure_densities
 from protocol.tasks import diagnostics_seed, shuffled_rows
 from protocol.theory import perturbation_std
@@ -28,7 +24,6 @@ from sklearn_mmdinit import MMDInitializer
 
 X = standardize(load_digits_dataset())[0]
 DIGITS = ("--dataset=digits", "--quiet")
-TASKS = (*DIGITS, "--hidden-layer-sizes=4", "--tasks=2", "--jobs=1", "--n-labels", "5", "10")
 APPENDIX = (*DIGITS, "--hidden-layer-sizes", "4", "3", "--epochs=2")
 K4 = "--n-perturbations=4"
 
@@ -288,28 +283,3 @@ def test_row_norms_of_he_networks_are_near_their_exact_moments(monkeypatch):
     assert found["holds"] == [True]
     assert found["std"] == pytest.approx(found["expected_std"], rel=0.15)
     assert abs(found["mean"] - found["expected_mean"]) < 4 * found["standard_error"] < 0.1
-
-
-# tune_scratch.py
-
-
-def test_the_search_writes_what_it_chose(tmp_path, monkeypatch):
-    grid = (FineTuning(1e-3, 10, 0.0), FineTuning(1e-2, 30, 0.0))
-    monkeypatch.setattr(tune_scratch.methods, "GRID", grid)
-    assert status_of(tune_scratch, [*TASKS, "--runs=1", "--output", tmp_path]) == 0
-    results = written(tmp_path)
-    # Thirty epochs of a tiny network on some dozens of rows beat ten.
-    assert results["chosen"] == {"learning_rate": 1e-2, "epochs": 30, "weight_decay": 0.0}
-    assert results["settings"]["first_run"] == 4
-    assert len(results["scores"]) == 2 * 2
-
-
-@pytest.mark.parametrize(("classes", "file"), [(2, ""), (10, "-ten-way")])
-def test_the_tuned_values_are_those_of_the_committed_search(classes, file):
-    path = Path(tune_scratch.__file__).parent / "results" / f"tuned-scratch{file}.json"
-    results = json.loads(path.read_text(encoding="utf-8"))
-    assert FineTuning(**results["chosen"]) == TUNED[classes]
-    names = {setting.name for setting in tune_scratch.methods.GRID}
-    assert {tried["setting"] for tried in results["tried"]} == names
-    assert results["settings"].get("classes", 2) == classes
-    assert results["settings"]["first_run"] >= 4
