@@ -31,7 +31,6 @@ from protocol import command, methods
 from protocol.contenders import ALL_RIVALS, Rivals, select_rivals
 from protocol.evaluation import prepare_bench
 from protocol.studies import add_kernels_option
-from protocol.tasks import DRAWS
 from reporting.results import pack_scores
 from reporting.tables import publish
 
@@ -73,10 +72,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--coherent-epochs", type=number, help=coherent)
     classes = "2: binary tasks; 10: N labelled images of each class, ten draws a run; default: 2"
     add("--classes", type=int, choices=(2, 10), default=2, help=classes)
-    same = "in each run the binary tasks of the first one; theta0 and labelled images are its own"
-    add("--same-tasks", action="store_true", help=same)
-    draw = "images of a binary task: any, or N of each class to train on; default: uniform"
-    add("--draw", choices=DRAWS, default="uniform", help=draw)
     changes = "augmentation of the images in ours+coherence; default: none"
     add("--augmentation", choices=methods.AUGMENTATIONS, default="none", help=changes)
     neighbors = "features in which ours+coherence searches neighbours; default: pixels"
@@ -94,8 +89,6 @@ def plan_of(options: argparse.Namespace) -> argparse.Namespace:
     preset = dict(PRESETS[options.preset][options.network])
     if options.classes != 2:
         preset["tasks"] = TEN_WAY_DRAWS
-        if options.draw != "uniform" or options.same_tasks:
-            raise ValueError("--draw and --same-tasks are for binary tasks")
     valid = methods.NAMES_OF[options.network]
     augmented, gradients = options.augmentation != "none", options.neighbors == "gradients"
     given = vars(options) | {

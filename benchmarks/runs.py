@@ -26,7 +26,6 @@ RECOMMENDED = "--methods xavier/fcn/ours+coherence features+logistic xavier/fcn/
 COHERENT = f"{TASKS} {RECOMMENDED} --rivals rbf-svm label-spreading"
 
 MAIN = "Tables 1 and 2"
-DRAWS = "How labelled images are drawn"
 KERNELS = "How the kernels are put together"
 APPENDIX = "The appendix, and the theorems"
 RIVALS = "Rivals"
@@ -62,12 +61,6 @@ RUNS = (
         "The paper's objective with batch normalization, which the paper lacks: one pass, K = 64",
         f"{TASKS} --epochs 1 --n-perturbations 64 --n-labels 5 20 {PAIR} xavier/fcn+bn/ours "
         "xavier/fcn+bn/scratch", "half an hour on 2 cores", MAIN, ("gain",), how=IN_PARTS),
-    Run("mnist-balanced.json", "From scratch with exactly N labelled images of each digit",
-        f"{TASKS} --draw balanced --methods '*/scratch'", "eleven minutes on 2 cores", DRAWS,
-        ("accuracy", "task_std")),
-    Run("mnist-same-tasks.json", "From scratch on the same 20 tasks in each run",
-        f"{TASKS} --same-tasks --methods '*/scratch'", "eleven minutes on 2 cores", DRAWS,
-        ("accuracy", "task_std")),
     Run("degeneracies-by-share.json", "One pass with K = 64, by the weight of L_uni",
         "degeneracies.py --settings 0.4,1 1.2,3 3.6,9 10.8,27 --n-perturbations 64 --epochs 1",
         "ten minutes on one core", KERNELS, ("degeneracies",)),
@@ -222,7 +215,7 @@ APPENDICES = {
     "appendix-paper": Appendix(
         "The paper in full",
         "In short: [the paper](paper.md).",
-        (MAIN, DRAWS, KERNELS, APPENDIX),
+        (MAIN, KERNELS, APPENDIX),
     ),
     "appendix-mnist": Appendix(
         "MNIST in full",

@@ -103,4 +103,4 @@ def add_task_options(parser: argparse.ArgumentParser, **defaults: Any) -> None:
     add("--first-run", type=not_negative, default=0, metavar="R", help=first)
     add("--jobs", type=int, default=-1, help="processes of the evaluation; default: one a core")
     add_network_options(parser)
-    parser.set_defaults(draw="uniform", same_tasks=False, **defaults)
+    parser.set_defaults(**defaults)

@@ -108,13 +108,13 @@ class Bench:
         already is not computed again.
         """
         log = Log(self.options.output / "scores.jsonl")
-        y_train, seed, law = self.dataset.y_train, self.options.seed, self.options.draw
+        y_train, seed = self.dataset.y_train, self.options.seed
         y = np.concatenate([y_train, self.dataset.y_test])
         test = np.arange(len(y_train), len(y))
         wanted = []
         calls: list[tuple[Any, ...]] = []
         for task in (task for run in contenders for task in self.tasks[run]):
-            rows = {n: draw_rows(y_train, task, n, seed=seed, law=law) for n in self.n_labels}
+            rows = {n: draw_rows(y_train, task, n, seed=seed) for n in self.n_labels}
             labels, random_state = task.apply(y), fit_seed(task, seed=seed)
             for contender in contenders[task.run]:
                 cells = {n: self._record(contender, task, n, rows[n]) for n in self.n_labels}
@@ -157,7 +157,5 @@ def prepare_bench(options: argparse.Namespace) -> Bench:
         seed=options.seed,
         first_run=options.first_run,
         classes=network.classes,
-        law=options.draw,
-        same_tasks=options.same_tasks,
     )
     return Bench(dataset, X, network, n_labels, tasks, options)

@@ -8,7 +8,7 @@ run sees the same tasks, rows and seeds, which is what makes the comparison a pa
 
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,6 @@ PURPOSES = {
     "diagnostics": 5,
     "balanced_rows": 6,
     "self_training": 7,
-    "balanced_task_rows": 8,
 }
 
 
@@ -72,16 +71,14 @@ def random_tasks(n_classes: int, n_tasks: int, *, seed: int, run: int) -> list[T
     return [Task(run, index, values) for index, values in enumerate(maps)]
 
 
-def draw_rows(
-    y: np.ndarray, task: Task, n_labels: int, *, seed: int, law: str = "uniform"
-) -> np.ndarray:
-    """Numbers of the labelled rows of a task among classes y (n,); ``law`` is a key of DRAWS.
+def draw_rows(y: np.ndarray, task: Task, n_labels: int, *, seed: int) -> np.ndarray:
+    """Numbers of the labelled rows of a task among classes y (n,).
 
     A binary task has 10 N rows to train on and then 2 N to validate with, for a splitter that cuts
     off the end. Where the task keeps the classes apart they are exactly N of each class, and none
     to validate with.
     """
-    draw = DRAWS[law] if max(task.values) == 1 else _draw_of_each_class
+    draw = _draw_uniformly if max(task.values) == 1 else _draw_of_each_class
     return draw(y, task, n_labels, seed)
 
 
@@ -93,24 +90,6 @@ def _draw_of_each_class(y: np.ndarray, task: Task, n_labels: int, seed: int) -> 
     ]
     # Mixed, so that no reader of the rows in their order meets one class after the other.
     return rng.permutation(np.concatenate(chosen))
-
-
-def _draw_balanced(y: np.ndarray, task: Task, n_labels: int, seed: int) -> np.ndarray:
-    """N rows of each class to train on, and 2 N in all to validate with, as evenly as can be.
-
-    All data sets have ten classes, so those are 10 N.
-    """
-    n_classes = int(y.max()) + 1
-    each, over = divmod(VALIDATION_ROWS_PER_N * n_labels, n_classes)
-    rng = np.random.default_rng(_stream(seed, "balanced_task_rows", task.run, task.index, n_labels))
-    more = np.isin(np.arange(n_classes), rng.choice(n_classes, size=over, replace=False))
-    chosen = [
-        rng.choice(np.flatnonzero(y == c), size=n_labels + each + more[c], replace=False)
-        for c in range(n_classes)
-    ]
-    train = rng.permutation(np.concatenate([rows[:n_labels] for rows in chosen]))
-    validation = rng.permutation(np.concatenate([rows[n_labels:] for rows in chosen]))
-    return np.concatenate([train, validation])
 
 
 def _draw_uniformly(y: np.ndarray, task: Task, n_labels: int, seed: int) -> np.ndarray:
@@ -130,10 +109,6 @@ def _draw_uniformly(y: np.ndarray, task: Task, n_labels: int, seed: int) -> np.n
             return rows
 
 
-DRAWS = {"uniform": _draw_uniformly, "balanced": _draw_balanced}
-"""How the labelled rows of a binary task may be drawn."""
-
-
 def tasks_of_runs(
     y: np.ndarray,
     n_labels: Sequence[int],
@@ -143,26 +118,19 @@ def tasks_of_runs(
     seed: int,
     first_run: int = 0,
     classes: int = 2,
-    law: str = "uniform",
-    same_tasks: bool = False,
 ) -> dict[int, list[Task]]:
-    """The tasks of every run by its number; ValueError now rather than after the pre-training.
-
-    With ``same_tasks`` the maps of the first run are those of all; rows and seeds are a run's own.
-    """
+    """The tasks of every run by its number; ValueError now rather than after the pre-training."""
     n_classes = int(y.max()) + 1
     runs = range(first_run, first_run + n_runs)
     if classes == 2:
-        maps_of = {run: first_run if same_tasks else run for run in runs}
-        drawn = {run: random_tasks(n_classes, n_tasks, seed=seed, run=maps_of[run]) for run in runs}
-        tasks = {run: [replace(task, run=run) for task in of_run] for run, of_run in drawn.items()}
+        tasks = {run: random_tasks(n_classes, n_tasks, seed=seed, run=run) for run in runs}
     else:
         # One task, once for each draw of labelled rows.
         all_apart, draws = tuple(range(n_classes)), range(n_tasks)
         tasks = {run: [Task(run, index, all_apart) for index in draws] for run in runs}
     try:
         # Whether there are enough rows is the same for every task.
-        draw_rows(y, tasks[first_run][0], max(n_labels), seed=seed, law=law)
+        draw_rows(y, tasks[first_run][0], max(n_labels), seed=seed)
     except ValueError as error:
         there = f"{len(y)} training rows, {np.bincount(y).min()} of the rarest class"
         raise ValueError(f"N = {max(n_labels)} is too many for {there}: {error}") from error

@@ -160,7 +160,7 @@ def bench(tmp_path, monkeypatch):
     whole = load_digits_dataset()
     parts = (whole.X_train, whole.y_train, whole.X_test, whole.y_test)
     dataset = Dataset(*(part[:300] for part in parts), "digits", "here", max_value=16)
-    options = argparse.Namespace(seed=0, output=tmp_path, quiet=True, jobs=1, draw="uniform")
+    options = argparse.Namespace(seed=0, output=tmp_path, quiet=True, jobs=1)
     tasks = {0: random_tasks(10, 1, seed=0, run=0)}
     X = np.concatenate(standardize(dataset))
     return Bench(

@@ -42,8 +42,6 @@ def test_what_is_drawn_for_a_purpose_does_not_change_by_a_new_one():
     task = random_tasks(10, 1, seed=0, run=0)[0]
     assert task.values == (0, 1, 1, 1, 1, 0, 0, 1, 1, 1)
     assert draw_rows(Y, task, 5, seed=0)[:4].tolist() == [16, 467, 360, 475]
-    balanced = draw_rows(Y, task, 5, seed=0, law="balanced")[:4].tolist()
-    assert balanced == [670, 404, 983, 438]
     assert fit_seed(task, seed=0) == 2103646603
 
 
@@ -55,51 +53,26 @@ def parts(rows):
     return np.split(rows, [len(rows) * 10 // 12])
 
 
-@pytest.mark.parametrize("law", ["uniform", "balanced"])
 @pytest.mark.parametrize("n_labels", [1, 3, 5, 40])
-def test_rows_are_distinct_of_the_right_number_and_have_both_labels(law, n_labels):
+def test_rows_are_distinct_of_the_right_number_and_have_both_labels(n_labels):
     # At N = 1 a third of all uniform draws has one label, and must be redrawn.
     for index in range(30):
         task = Task(0, index, LOPSIDED.values)
-        rows = draw_rows(Y, task, n_labels, seed=0, law=law)
-        train, validation = parts(rows)
+        rows = draw_rows(Y, task, n_labels, seed=0)
+        train, _ = parts(rows)
         assert len(set(rows)) == len(rows) == 12 * n_labels
         assert set(task.apply(Y)[train]) == {0, 1}
-        if law == "balanced":
-            assert np.array_equal(np.bincount(Y[train], minlength=10), [n_labels] * 10)
-            rest = np.bincount(Y[validation], minlength=10)
-            assert rest.max() - rest.min() <= 1
-
-
-def test_balanced_rows_are_uniform_within_a_class_and_the_odd_ones_among_classes():
-    y = np.arange(80) % 10  # eight rows of each class
-    n_draws, n_labels = 3000, 2
-    train, validation, place = np.zeros(80), np.zeros(80), np.zeros(10)
-    for index in range(n_draws):
-        rows = draw_rows(y, Task(0, index, LOPSIDED.values), n_labels, seed=1, law="balanced")
-        own, others = parts(rows)
-        train[own] += 1
-        validation[others] += 1
-        place += rows[0] % 10 == np.arange(10)
-    # A row is chosen with probability 2 / 8 to train with, and with 4 / 80 to validate with; each
-    # class is the first one in a tenth of the draws. Five standard deviations.
-    for counts, p in ((train, 0.25), (validation, 0.05), (place, 0.1)):
-        assert np.abs(counts / n_draws - p).max() < 5 * np.sqrt(p * (1 - p) / n_draws)
 
 
 def test_rows_follow_from_their_key_alone():
     task, other = random_tasks(10, 2, seed=0, run=0)
     ten_way = Task(0, 0, tuple(range(10)))
     keys = [(task, 0), (other, 0), (task, 1)]
-    drawn = {
-        (law, i): tuple(draw_rows(Y, own, 5, seed=seed, law=law)[:50])
-        for law in ("uniform", "balanced")
-        for i, (own, seed) in enumerate(keys)
-    }
+    drawn = {i: tuple(draw_rows(Y, own, 5, seed=seed)[:50]) for i, (own, seed) in enumerate(keys)}
     drawn["ten_way"] = tuple(draw_rows(Y, ten_way, 5, seed=0))
     drawn["more"] = tuple(draw_rows(Y, task, 10, seed=0)[:50])
     assert len(set(drawn.values())) == len(drawn)
-    assert tuple(draw_rows(Y, task, 5, seed=0)[:50]) == drawn["uniform", 0]
+    assert tuple(draw_rows(Y, task, 5, seed=0)[:50]) == drawn[0]
     assert fit_seed(task, seed=0) != fit_seed(other, seed=0)
 
 
@@ -118,7 +91,6 @@ def test_a_draw_of_all_classes_has_n_rows_of_each_and_none_to_validate_with(n_la
     ("n_labels", "n_tasks", "more", "message"),
     [
         (84, 3, {}, "N = 84 is too many for 1000 training rows"),
-        (84, 3, {"law": "balanced"}, "N = 84 is too many for .* 100 of the rarest class"),
         (101, 2, {"classes": 10}, "N = 101 is too many for .* 100 of the rarest class"),
         (5, 1023, {}, "n_tasks = 1023.*between 1 and 1022"),
     ],
@@ -126,19 +98,6 @@ def test_a_draw_of_all_classes_has_n_rows_of_each_and_none_to_validate_with(n_la
 def test_tasks_of_runs_that_cannot_be_had_are_refused(n_labels, n_tasks, more, message):
     with pytest.raises(ValueError, match=message):
         tasks_of_runs(Y, (1, n_labels), n_tasks=n_tasks, n_runs=2, seed=0, **more)
-
-
-def test_the_tasks_of_a_run_may_be_those_of_all_and_its_rows_are_its_own():
-    own, same = (
-        tasks_of_runs(Y, (5,), n_tasks=3, n_runs=2, first_run=4, seed=0, same_tasks=same)
-        for same in (False, True)
-    )
-    assert same[4] == own[4]
-    assert [task.values for task in same[5]] == [task.values for task in own[4]]
-    assert [task.values for task in own[5]] != [task.values for task in own[4]]
-    first, second = (draw_rows(Y, same[run][0], 5, seed=0) for run in (4, 5))
-    assert set(first) != set(second)
-    assert fit_seed(same[4][0], seed=0) != fit_seed(same[5][0], seed=0)
 
 
 # Pre-trainings

@@ -99,7 +99,6 @@ def test_another_way_to_learn_or_to_draw_has_results_of_its_own(tmp_path):
         ("augmentation", "clothes", {"features+logistic"}),
         ("neighbors", "gradients", {"features+logistic"}),
         ("separation", 4.0, {"features+logistic"}),
-        ("draw", "balanced", {method for method, _, _, _ in plain}),
     ]:
         assert _run(tmp_path, *only, f"--{option}", str(value)) == 0
         found = _scores(tmp_path, **{option: value})
@@ -142,7 +141,6 @@ def test_the_presets():
     [
         (("--methods", "lecun/*"), "unknown method 'lecun/*'; valid names are xavier/fcn/ours"),
         (("--n-labels", "500"), "N = 500 is too many for 1297 training rows, 1"),
-        (("--classes", "10", "--draw", "balanced"), "--draw and --same-tasks are for binary tasks"),
     ],
 )
 def test_bad_options_are_refused_before_any_work(tmp_path, capsys, more, message):
