@@ -20,7 +20,6 @@ class Run:
 
 
 TASKS = "mnist_tasks.py --preset paper"
-IN_TEN = "--classes 10 --n-labels 10 --runs 1"
 IN_PARTS = "in parts"
 RECOMMENDED = "--methods xavier/fcn/ours+coherence features+logistic xavier/fcn/scratch"
 COHERENT = f"{TASKS} {RECOMMENDED} --rivals rbf-svm label-spreading"
@@ -37,7 +36,6 @@ WITH_SETFIT = "--methods EmbeddingClassifier 'logistic, C = 100' SetFit"
 SETFIT_NEEDS = "with `pip install setfit`"
 OF_TASKS = ("against", "accuracy")
 PAIR = "--methods xavier/fcn/ours xavier/fcn/scratch"
-TWO_PASSES = f"mnist_tasks.py --first-run 4 --runs 2 --n-labels 5 10 20 40 {PAIR}"
 DIGITS, GRADED = "--augmentation digits", "--neighbors gradients"
 IMAGES = (
     f"{DIGITS} {GRADED} {RECOMMENDED} --rivals label-spreading shared-label-spreading "
@@ -50,7 +48,6 @@ ON_DIGITS = "The ten digits themselves"
 AVERAGED = "with the mean of the kernels of L_uni in place of their sum"
 MEAN_MINUS_SUM = "The mean of the kernels minus their sum"
 WITHOUT = "With augmentation minus without"
-BY_PIXELS = "With neighbours by HOG features minus by pixels"
 OF_CONVNET = "--methods convnet/ours+coherence convnet/features+logistic"
 
 RUNS = (
@@ -61,17 +58,9 @@ RUNS = (
         "The paper's objective with batch normalization, which the paper lacks: one pass, K = 64",
         f"{TASKS} --epochs 1 --n-perturbations 64 --n-labels 5 20 {PAIR} xavier/fcn+bn/ours "
         "xavier/fcn+bn/scratch", "half an hour on 2 cores", MAIN, ("gain",), how=IN_PARTS),
-    Run("degeneracies-by-share.json", "One pass with K = 64, by the weight of L_uni",
-        "degeneracies.py --settings 0.4,1 1.2,3 3.6,9 10.8,27 --n-perturbations 64 --epochs 1",
-        "ten minutes on one core", KERNELS, ("degeneracies",)),
     Run("mnist-mean-of-kernels.json", f"Table 1, Xavier, {AVERAGED}",
         f"{TASKS} --kernels mean {PAIR}", "three hours on 2 cores", KERNELS, ("gain",),
         minus=MEAN_MINUS_SUM, beside="mnist-full.json", how=IN_PARTS),
-    Run("mnist-two-passes.json", "Two short pre-trainings for runs of their own",
-        TWO_PASSES, "ten minutes on 2 cores", KERNELS, ("gain",)),
-    Run("mnist-two-passes-mean-of-kernels.json", f"These short pre-trainings {AVERAGED}",
-        f"{TWO_PASSES} --kernels mean", "ten minutes on 2 cores", KERNELS, ("gain",),
-        minus=MEAN_MINUS_SUM, beside="mnist-two-passes.json"),
     Run("degeneracies.json", "Degenerate softmax and dead neurons",
         "degeneracies.py", "two hours and more on 2 cores", APPENDIX,
         ("degeneracies", "densities")),
@@ -126,19 +115,6 @@ RUNS = (
         "half an hour on 2 cores", CONVNETS, OF_TASKS,
         minus="With augmentation and HOG features minus without",
         beside="mnist-convnet.json"),
-    Run("mnist-convnet-ten-way.json", f"{ON_DIGITS}, by the convolutional network",
-        f"{TASKS} --network convnet {IN_TEN} {OF_CONVNET} convnet/scratch", "40 minutes on 2 cores",
-        CONVNETS, OF_TASKS),
-    Run("mnist-convnet-ten-way-augmented.json",
-        f"{ON_DIGITS}, by the convolutional network with augmentation",
-        f"{TASKS} --network convnet {IN_TEN} {DIGITS} {OF_CONVNET}",
-        "20 minutes on 2 cores", CONVNETS, OF_TASKS,
-        minus=WITHOUT, beside="mnist-convnet-ten-way.json"),
-    Run("mnist-convnet-ten-way-gradients.json",
-        f"{ON_DIGITS}, by the convolutional network with both",
-        f"{TASKS} --network convnet {IN_TEN} {DIGITS} {GRADED} {OF_CONVNET}",
-        "20 minutes on 2 cores", CONVNETS, OF_TASKS,
-        minus=BY_PIXELS, beside="mnist-convnet-ten-way-augmented.json"),
     Run("mnist-rivals.json", "Rivals that know the images as they are",
         f"{TASKS} --methods xavier/fcn/scratch --rivals rbf-svm label-spreading self-training "
         "tuned-scratch", "an hour on 2 cores", RIVALS, ("accuracy",)),
@@ -166,17 +142,6 @@ RUNS = (
     Run("small-networks.json", "Ten small networks, and few images",
         "small_networks.py --jobs 1", "half an hour on one core"),
     Run("mnist-quick.json", "The quick preset", "mnist_tasks.py", "eight minutes on 2 cores"),
-    Run("again-table-1.json", "Table 1 again, run 0, by the rewritten engine",
-        f"{TASKS} --runs 1 --n-labels 5 20 {PAIR}", "an hour on 2 cores",
-        beside="mnist-full.json"),
-    Run("again-convnet.json", "The convolutional network again, run 0, by the rewritten engine",
-        f"{TASKS} --runs 1 --network convnet --epochs 1 --n-perturbations 64 --n-labels 5 "
-        "--methods convnet/ours convnet/scratch", "25 minutes on 2 cores",
-        beside="mnist-convnet.json"),
-    Run("again-random-labels.json", "Random labels again, run 0, by a loop of the benchmarks' own",
-        f"{TASKS} --runs 1 --n-labels 5 20 --methods xavier/fcn/rlabel he/fcn+bn/rlabel "
-        "xavier/fcn/scratch he/fcn+bn/scratch", "two minutes on one core",
-        beside="mnist-full.json"),
     Run("mnist-cuda.json", "Run 0 with theta0s learned on a GPU",
         f"{TASKS} --runs 1 --n-labels 5 20 --methods xavier/fcn/ours "
         "xavier/fcn/ours+coherence xavier/fcn/scratch --device cuda",

@@ -20,7 +20,6 @@ from reporting.study_tables import ratios_by_setting, scale_figures
 from reporting.tables import build_table
 from reporting.task_tables import (
     FIGURES,
-    INTERVALS,
     differences_table,
     task_estimates,
     wide_of,
@@ -34,18 +33,6 @@ def commands(library: Library) -> Table:
         command = f"`python benchmarks/{run.command}`" + (f", {run.how}" if run.how else "")
         rows.append([f"`{run.file}`", command, run.time])
     return Table("What wrote each file", pd.DataFrame(rows, columns=["file", "command", "about"]))
-
-
-def measured_again(library: Library) -> Table:
-    """Cells that were measured once more, minus themselves."""
-    frames = []
-    for run in runs.RUNS:
-        if run.file.startswith("again-"):
-            again, before = library.results(run.file), library.results(run.beside)
-            frames.append(differences_table(run.minus, again, before).frame)
-            frames[-1].insert(0, "file", f"`{run.file}`")
-    title = f"The new figure minus the first (points): {INTERVALS}"
-    return Table(title, pd.concat(frames).fillna("-"))
 
 
 # Name in this table, the paper's table, our file of it, and the rows that count.
@@ -140,7 +127,6 @@ DIGESTS: dict[str, Callable[[Library], Table]] = {
     "agreement": agreement_table,
     "headline": headline_table,
     "commands": commands,
-    "again": measured_again,
     "made_with": made_with,
     "worth": partial(claims_table, WORTH),
     "paper": partial(counted_claims, OF_PAPER, {"Tables 1 and 2": "^Table "}),
