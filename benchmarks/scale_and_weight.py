@@ -18,8 +18,6 @@ from collections.abc import Sequence
 from itertools import product
 
 from protocol import command, studies
-from protocol.methods import KERNELS
-from protocol.store import commit
 from reporting.tables import publish
 
 SQUARED_SCALES = (0.2, 0.5, 1.0, 2.0)
@@ -28,37 +26,20 @@ WEIGHTS = (0.2, 0.4, 1.0)
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = command.command_parser(__file__, __doc__)
-    studies.add_objective_options(parser, n_perturbations=128)
+    studies.add_appendix_options(parser, n_perturbations=128)
     options = parser.parse_args(argv)
     with command.refusing(parser):
         appendix = studies.prepare_appendix(options)
-    log, keys = appendix.log("scale_and_weight"), []
-    share = KERNELS[options.kernels]  # the history has the sum
+    cells = [
+        (
+            run,
+            {"squared_scale": square, "degeneracy_weight": weight},
+            {"perturbation_scale": math.sqrt(square), "degeneracy_weight": weight},
+        )
+        for run, square, weight in product(range(options.runs), SQUARED_SCALES, WEIGHTS)
+    ]
     with command.resumable(parser):
-        for run, square, weight in product(range(options.runs), SQUARED_SCALES, WEIGHTS):
-            scale = math.sqrt(square)
-            changes = {"perturbation_scale": scale, "degeneracy_weight": weight}
-            keys.append(appendix.key(changes, run))
-            if keys[-1] in log.records:
-                continue
-            appendix.say(f"run {run}: theta0 with s^2 = {square:g}, lambda = {weight:g}")
-            learned = appendix.learned(changes, run)
-            fitted = learned.initializer
-            ratios = studies.measure_ratios(
-                fitted.theta0_, appendix.X, seed=options.seed, perturbation_scale=scale
-            )
-            record = {
-                "key": keys[-1],
-                "squared_scale": square,
-                "degeneracy_weight": weight,
-                "run": run,
-                **ratios,
-                "steps": [window["step"] for window in fitted.history_],
-                "uniformity": [share * window["uniformity"] for window in fitted.history_],
-                "theta0": learned.record(),
-            }
-            log.append(record | {"commit": commit()})
-    results = appendix.results(log, keys, networks_a_ratio=studies.N_PERTURBATIONS)
+        results = appendix.measure("scale_and_weight", cells)
     publish(parser, options, results, ["scale_and_weight"])
 
 

@@ -2,31 +2,31 @@
 
 import argparse
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from protocol import command
-from protocol.diagnostics import dead_neuron_ratio, degenerate_softmax_ratio, prediction_samples
+from protocol.diagnostics import dead_neuron_ratio, degenerate_softmax_ratio
 from protocol.evaluation import Bench, load_scaled
 from protocol.methods import KERNELS, PAPER_TERMS, NetworkSettings, initializer_of
-from protocol.store import Log, digest_of
-from protocol.tasks import diagnostics_seed, shuffled_rows
-from protocol.theta0s import Pretrained, fit_key, theta0_digest
+from protocol.store import Log, commit, digest_of
+from protocol.tasks import diagnostics_seed
+from protocol.theta0s import fit_key, theta0_digest
 from sklearn_mmdinit import Theta0
-
-# What the appendix measures of a theta0
 
 N_BATCHES = 128
 BATCH_SIZE = 32
 N_PERTURBATIONS = 256
 PERTURBATION_SCALE = math.sqrt(0.5)
 
-# Draws of a density, and how many densities there are of each kind.
-N_DRAWS = 1024
-N_DENSITIES = 4
+# Five epochs over 60,000 images in mini-batches of 32.
+PAPER_STEPS = 9375
+
+FRESH: dict[str, Any] = {"max_iter": 0}
+"""The change that leaves the weights as pre-training begins from them."""
 
 
 def _percent(ratios: np.ndarray) -> dict[str, float]:
@@ -54,37 +54,6 @@ def measure_ratios(
     }
 
 
-def measure_densities(theta0: Theta0, X: np.ndarray, *, seed: int) -> dict[str, Any]:
-    """Samples of the probability of class 0 around theta0, for the paper's "degenerate_ex".
-
-    ``over_perturbations``: 1,024 values for each of four inputs; ``over_inputs``: a value for each
-    of 1,024 inputs, or as many as there are, for each of four perturbed networks.
-    """
-    rows = shuffled_rows(len(X), "diagnostics", 1, seed=seed)[:N_DRAWS]
-
-    def probabilities(inputs: np.ndarray, n_networks: int) -> np.ndarray:
-        samples = prediction_samples(
-            theta0.to_module(),
-            inputs,
-            n_networks,
-            seed=diagnostics_seed(seed=seed),
-            perturbation_scale=PERTURBATION_SCALE,
-        )
-        # Far below what a histogram can show, and a third of the file.
-        return samples[:, :, 0].astype(float).round(4)
-
-    return {
-        "over_perturbations": probabilities(X[rows[:N_DENSITIES]], N_DRAWS).T.tolist(),
-        "over_inputs": probabilities(X[rows], N_DENSITIES).tolist(),
-    }
-
-
-# The theta0 of the appendix's commands
-
-# Five epochs over 60,000 images in mini-batches of 32.
-PAPER_STEPS = 9375
-
-
 def _other_than_paper(changes: Mapping[str, Any]) -> dict[str, Any]:
     """The changes without the paper's own values, which have one name in files: "auto"."""
     paper = {"perturbation_scale": PERTURBATION_SCALE, **PAPER_TERMS}
@@ -95,42 +64,42 @@ def _other_than_paper(changes: Mapping[str, Any]) -> dict[str, Any]:
 class Appendix(Bench):
     """Unlabelled images, and theta0 learned from them with other values of some parameters."""
 
-    @property
-    def seed(self) -> int:
-        return int(self.options.seed)
+    def measure(
+        self, name: str, cells: Iterable[tuple[int, dict[str, Any], dict[str, Any]]]
+    ) -> dict[str, Any]:
+        """What a command writes of cells: the run, the record's head and the changed parameters.
 
-    @property
-    def method(self) -> str:
-        return f"{self.options.init}/fcn/ours"
-
-    def initializer(self, changes: Mapping[str, Any], run: int = 0) -> Any:
-        initializer: Any = initializer_of(self.method, self.network, random_state=self.seed_of(run))
-        return initializer.set_params(**_other_than_paper(changes))
-
-    def key(self, changes: Mapping[str, Any], run: int = 0) -> str:
-        """What stands for a theta0 and its ratios before it is learned."""
-        key = fit_key(self.initializer(changes, run), self.X_digest)
-        return digest_of([key, N_BATCHES, self.seed])
-
-    def learned(self, changes: Mapping[str, Any], run: int = 0) -> Pretrained:
-        """Theta0; with the paper's own values where ``mnist_tasks.py`` keeps and finds it too."""
-        other = [f"{name}={value:g}" for name, value in _other_than_paper(changes).items()]
-        return self.learn(self.initializer(changes, run), "_".join([self.method, *other]))
-
-    def fresh(self, changes: Mapping[str, Any] | None = None, run: int = 0) -> Theta0:
-        """The weights that pre-training begins from."""
-        initializer = self.initializer({**(changes or {}), "max_iter": 0}, run)
-        return initializer.fit(self.X[:BATCH_SIZE]).theta0_
-
-    def log(self, name: str) -> Log:
-        """The kept cells of a command of this name."""
-        return Log(self.options.output / f"{name}.jsonl")
-
-    def results(self, log: Log, keys: Sequence[str], **settings: Any) -> dict[str, Any]:
-        """What a command writes of the cells of these keys."""
+        A cell that is in the log of this name is not measured again.
+        """
+        log, keys, seed = Log(self.options.output / f"{name}.jsonl"), [], int(self.options.seed)
+        method = f"{self.options.init}/fcn/ours"
+        for run, head, changes in cells:
+            other = _other_than_paper(changes)
+            initializer: Any = initializer_of(method, self.network, random_state=self.seed_of(run))
+            initializer.set_params(**other)
+            keys.append(digest_of([fit_key(initializer, self.X_digest), N_BATCHES, seed]))
+            if keys[-1] in log.records:
+                continue
+            self.say(f"run {run}: {head}")
+            record = {"key": keys[-1], **head, "run": run}
+            if changes == FRESH:
+                initializer.fit(self.X[:BATCH_SIZE])
+            else:
+                # With the paper's values where ``mnist_tasks.py`` keeps and finds it too.
+                named = [method, *(f"{key}={value:g}" for key, value in other.items())]
+                learned = self.learn(initializer, "_".join(named))
+                initializer, record["theta0"] = learned.initializer, learned.record()
+            scale = changes.get("perturbation_scale", PERTURBATION_SCALE)
+            ratios = measure_ratios(
+                initializer.theta0_, self.X, seed=seed, perturbation_scale=scale
+            )
+            history, share = initializer.history_, KERNELS[self.network.kernels]
+            record |= ratios | {"steps": [window["step"] for window in history]}
+            record |= {"uniformity": [share * window["uniformity"] for window in history]}
+            log.append(record | {"commit": commit()})
         records = [log.records[key] for key in keys]
-        settings |= {"rows": len(self.X), "passes": self.network.epochs}
-        settings |= {"n_batches": N_BATCHES, "batch_size": BATCH_SIZE}
+        settings = {"rows": len(self.X), "passes": self.network.epochs, "n_batches": N_BATCHES}
+        settings |= {"batch_size": BATCH_SIZE, "networks_a_ratio": N_PERTURBATIONS}
         return {
             "dataset": self.dataset.about,
             "settings": settings,
@@ -147,20 +116,14 @@ def add_kernels_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kernels", choices=list(KERNELS), default="sum", help=kernels)
 
 
-def add_objective_options(parser: argparse.ArgumentParser, n_perturbations: int) -> None:
-    """Add what the commands that learn by the paper's whole objective can be asked for."""
+def add_appendix_options(parser: argparse.ArgumentParser, n_perturbations: int) -> None:
+    """Add what every command of the appendix can be asked for."""
     add = parser.add_argument
     add("--runs", type=command.positive, default=1, help="each from its own seed; default: 1")
     networks = "perturbed networks a step of the pre-training; default: %(default)s"
     two, K = command.at_least(2), n_perturbations
     add("--n-perturbations", type=two, default=K, metavar="K", help=networks)
     add_kernels_option(parser)
-    add_appendix_options(parser)
-
-
-def add_appendix_options(parser: argparse.ArgumentParser) -> None:
-    """Add what every command of the appendix can be asked for."""
-    add = parser.add_argument
     passes = "epochs of the pre-training; default: as many as make the paper's 9,375 steps"
     add("--epochs", type=command.positive, help=passes)
     add("--init", choices=("xavier", "he"), default="xavier", help="fresh weights; default: xavier")

@@ -21,8 +21,6 @@ PURPOSES = {
     "tasks": 0,
     "rows": 1,
     "fit": 2,
-    "passes": 3,
-    "yardstick": 4,
     "diagnostics": 5,
     "balanced_rows": 6,
     "self_training": 7,

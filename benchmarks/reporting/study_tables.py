@@ -1,4 +1,4 @@
-"""Tables of the paper's appendix: degenerate softmax, dead neurons, detachment, the theorems.
+"""Tables of the paper's appendix: degenerate softmax, dead neurons, the theorems.
 
 The paper's figures stand there only for its own data and network.
 """
@@ -6,9 +6,7 @@ The paper's figures stand there only for its own data and network.
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pandas as pd
-from scipy import stats
 
 from reporting.estimates import Estimates
 from reporting.layout import Table, mean_and_std, named_rows, texts
@@ -17,8 +15,6 @@ from reporting.results import Results
 
 FORM_NAMES = {"": "", "theorem": ", as stated", "sub_exponential": ", of its proof"}
 OF_RATIOS = ("degenerate_softmax", "dead_neurons")
-# Rows of the table of detachment; the picture has them all.
-N_STEPS = 6
 
 
 def _row_of(record: dict[str, Any]) -> str:
@@ -117,45 +113,6 @@ def _scale_and_weight(results: Results) -> Table:
     return named_rows(title, rows, "setting")
 
 
-def _densities(results: Results) -> Table:
-    rows = []
-    for record in results["records"]:
-        if densities := record.get("densities"):
-            at_images = [
-                stats.kstest(v, "uniform").statistic for v in densities["over_perturbations"]
-            ]
-            of_networks = np.std(densities["over_inputs"], axis=1, ddof=1)
-            figures = np.mean(at_images), of_networks.mean()
-            rows.append([_row_of(record), *map("{:.3f}".format, figures)])
-    title = (
-        "Probability of class 0: distance from uniform over perturbations (Kolmogorov-Smirnov, "
-        "mean of the images) and std over images (mean of the networks; uniform has 0.289)"
-    )
-    head = ["loss", "distance at an image", "std of a network"]
-    return Table(title, pd.DataFrame(rows, columns=head))
-
-
-# Detachment and the theorems
-
-
-def _detachment(results: Results) -> Table:
-    """A row for some of the steps, from the first to the last."""
-    settings, records = results["settings"], results["records"]
-    chosen = np.unique(np.linspace(0, len(records) - 1, N_STEPS).round().astype(int))
-
-    def figure(values: list[float]) -> str:
-        mean = f"{np.mean(values):.3g}"
-        return mean if len(values) < 2 else f"{mean} ± {np.std(values, ddof=1):.2g}"
-
-    rows = [
-        [f"{r['step']:,}", f"{r['at_theta0']:.3g}", *map(figure, r["nearby"])]
-        for r in (records[i] for i in chosen)
-    ]
-    head = ["step", "at theta0", *(f"s^2 = {square:g}" for square in settings["squared_scales"])]
-    title = f"L_iod at theta0 and near it (mean ± std over {settings['draws']} perturbations)"
-    return Table(title, pd.DataFrame(rows, columns=head))
-
-
 def _theorems(results: Results) -> Table:
     """A row for each case, for each form of the bound where there are two."""
     rows = []
@@ -175,9 +132,7 @@ def _theorems(results: Results) -> Table:
 
 STUDY_TABLES: dict[str, Callable[[Results], Table]] = {
     "degeneracies": _degeneracies,
-    "densities": _densities,
     "scale_and_weight": _scale_and_weight,
-    "detachment": _detachment,
     "theorems": _theorems,
 }
 """From the results of a command to a table of them, by kind."""

@@ -8,16 +8,13 @@ import torch
 from scipy import stats
 
 import degeneracies
-import detachment_nearby
 import mnist_tasks
 import scale_and_weight
 import theorems
 from data.datasets import load_digits_dataset, standardize
 from protocol import studies
-from protocol.diagnostics import degenerate_softmax_ratio, prediction_samples
-from protocol.studies import measure_densities
-from protocol.tasks import diagnostics_seed, shuffled_rows
-from protocol.theory import perturbation_std
+from protocol.diagnostics import degenerate_softmax_ratio
+from protocol.tasks import diagnostics_seed
 from protocol.theta0s import theta0_digest
 from results_stand_in import status_of, written
 from sklearn_mmdinit import MMDInitializer
@@ -30,7 +27,6 @@ K4 = "--n-perturbations=4"
 # What each command is called with; all in a few seconds.
 TINY = {
     degeneracies: (*APPENDIX, K4),
-    detachment_nearby: APPENDIX,
     scale_and_weight: (*APPENDIX, K4, "--runs=2"),
     theorems: ("--quiet",),
 }
@@ -52,7 +48,6 @@ def quick():
     """Few mini-batches and few steps."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(studies, "N_BATCHES", 4)
-        patch.setattr(detachment_nearby, "N_ROWS", 64)
         patch.setattr(scale_and_weight, "SQUARED_SCALES", (0.5, 2.0))
         patch.setattr(scale_and_weight, "WEIGHTS", (0.4,))
         patch.setattr(theorems, "PLAN", theorems.PLAN | FEW)
@@ -106,7 +101,6 @@ def test_a_second_call_does_nothing_again(command, finished, capsys):
 
 # The other commands go on as one of these does, and as ``mnist_tasks.py``.
 CUTS = {
-    detachment_nearby: (torch.optim.Adam, "step", 40),
     scale_and_weight: (torch.optim.Adam, "step", 30),
 }
 
@@ -160,29 +154,12 @@ def test_degeneracies_are_the_package_s_own_figures_of_every_setting(finished):
     records = written(finished(degeneracies))["records"]
     settings = [(r["degeneracy_weight"], r["detachment_weight"]) for r in records]
     assert settings == [(None, None), (0.0, 0.0), (0.4, 0.0), (0.0, 1.0), (0.4, 1.0)]
-    assert ["densities" in record for record in records] == [True, True, False, False, True]
     initializer = fitted(degeneracy_weight=0.0, detachment_weight=0.0)
     assert records[1]["digest"] == theta0_digest(initializer.theta0_)
     common = {"n_batches": 4, "seed": diagnostics_seed(seed=0)}
     ratios = 100 * degenerate_softmax_ratio(initializer.to_module(), X, **common)
     expected = {"mean": ratios.mean(), "std": ratios.std(ddof=1)}
     assert records[1]["degenerate_softmax_percent"] == pytest.approx(expected)
-
-
-def test_densities_are_over_perturbations_at_inputs_and_over_inputs_of_networks():
-    initializer = MMDInitializer((5,), max_iter=0, random_state=0).fit(X[:96])
-    found = measure_densities(initializer.theta0_, X[:96], seed=4)
-    at_inputs, of_networks = (
-        np.array(found[f"over_{name}"]) for name in ("perturbations", "inputs")
-    )
-    assert (at_inputs.shape, of_networks.shape) == ((4, 1024), (4, 96))
-    rows, seed = shuffled_rows(96, "diagnostics", 1, seed=4), diagnostics_seed(seed=4)
-    network = initializer.to_module()
-    expected = prediction_samples(network, X[rows], 4, seed=seed)
-    np.testing.assert_allclose(of_networks, expected[:, :, 0], atol=1e-4)
-    # Other networks than those, at one of the inputs: the same law.
-    many = prediction_samples(network, X[rows[2]][None], 4000, seed=9)
-    assert stats.ks_2samp(at_inputs[2], many[:, 0, 0]).pvalue > 1e-3
 
 
 def test_theta0_of_the_binary_tasks_is_not_learned_again(tmp_path):
@@ -201,42 +178,6 @@ def test_the_grid_has_every_run_and_the_curve_is_the_history_of_its_initializer(
     assert results["records"][3]["steps"] == [80]
     expected = [window["uniformity"] for window in initializer.history_]
     assert results["records"][3]["uniformity"] == pytest.approx(expected)
-
-
-# detachment_nearby.py
-
-
-def test_a_perturbation_has_the_paper_s_law_and_a_length_proportional_to_s():
-    network = MMDInitializer((6, 5), max_iter=0, random_state=0).fit(X[:32]).to_module()
-    std = perturbation_std((64, 6, 5, 2), 1.0)
-
-    def change(noise, scale):
-        other = detachment_nearby.perturbed(network, noise, scale)
-        vectors = [torch.nn.utils.parameters_to_vector(n.parameters()) for n in (other, network)]
-        return (vectors[0] - vectors[1]).detach().numpy()
-
-    noise = np.random.default_rng(0).standard_normal(std.size, dtype=np.float32)
-    np.testing.assert_allclose(change(noise, 1.0), noise * std, atol=1e-6)
-    np.testing.assert_allclose(change(noise, 3.0), 3.0 * change(noise, 1.0), atol=1e-5)
-    # A weight of the first layer is perturbed by s over the root of its 64 inputs, a bias of the
-    # two outputs by s over the root of 2.
-    assert std[[0, -1]] == pytest.approx([1 / 8, 1 / math.sqrt(2)])
-
-
-def test_detachment_is_measured_at_fresh_weights_and_log_spaced_steps(finished):
-    results = written(finished(detachment_nearby))
-    records = results["records"]
-    steps = [0, *detachment_nearby.log_spaced_steps(80)]
-    assert [record["step"] for record in records] == steps
-    assert results["settings"]["squared_scales"] == [0.2, 0.5, 1.0, 2.0]
-    for record in records:
-        assert np.shape(record["nearby"]) == (4, 4)
-        assert min(record["at_theta0"], np.min(record["nearby"])) >= 0.0
-    assert records[-1]["at_theta0"] < records[0]["at_theta0"]
-    # By the loss of the package, on the same rows in another order.
-    scorer = MMDInitializer((4, 3), **detachment_nearby.ALONE, max_iter=0, random_state=0)
-    rows = X[shuffled_rows(len(X), "yardstick", seed=0)[: detachment_nearby.N_ROWS]]
-    assert records[0]["at_theta0"] == pytest.approx(-scorer.fit(rows).score(rows), rel=1e-5)
 
 
 # theorems.py
