@@ -14,9 +14,6 @@ FORMS = {
     "library": "`MMDInitializer`",
     "products": "its dense products alone, back to back",
     "floor": "its dense products at the measured sgemm rate",
-    "perceptron": "the perceptron",
-    "sequential": "the same as an `nn.Sequential` in `module=`",
-    "convnet": "a ConvNet in `module=`",
 }
 
 
@@ -50,7 +47,7 @@ def _fits_against(results: Results) -> Table:
     return Table(title, pd.DataFrame(rows, columns=head))
 
 
-SPEED_KINDS = ("step", "memory", "fine_tuning", "coherent_fits", "modules", "module_memory")
+SPEED_KINDS = ("step", "memory", "coherent_fits")
 """Those of ``speed.py``, each made of the results' entry of its name."""
 
 TIME_TABLES: dict[str, Callable[..., Table]] = {

@@ -1,7 +1,7 @@
 """Times that may be compared: taken in turns, in one run, on one machine."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -30,15 +30,6 @@ def in_turns(measures: Mapping[str, Callable[[], float]], repetitions: int) -> d
         name: {"median": float(np.median(taken)), "minimum": min(taken), "seconds": taken}
         for name, taken in seconds.items()
     }
-
-
-def compared(
-    measures: Mapping[str, Callable[[], float]], pairs: Iterable[tuple[str, str]], rounds: int
-) -> dict[str, Any]:
-    """Seconds of measures in turns, and the ratios of pairs of them."""
-    times = in_turns(measures, rounds)
-    ratios = {f"{above} / {below}": ratio(times, above, below) for above, below in pairs}
-    return {"seconds": times, "ratios": ratios}
 
 
 def ratio(times: Mapping[str, Any], above: str, below: str) -> dict[str, float]:

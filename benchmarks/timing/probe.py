@@ -1,7 +1,7 @@
-"""A step or a whole fit in a process of its own: memory, or seconds by another checkout.
+"""A step or a whole fit in a process of its own: its memory, or its seconds by another checkout.
 
-Run by itself, as ``python -m timing.probe JSON``, it prints the bytes of one step; the seconds and
-bytes of a fit; or seconds of a step or a fit, once for each line that it reads.
+Run by itself, as ``python -m timing.probe JSON``, it prints where its package is, and for each line
+that it reads one more measurement.
 """
 
 import json
@@ -12,66 +12,27 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from scipy.ndimage import zoom
-from sklearn.datasets import load_digits, make_classification
-from sklearn.preprocessing import StandardScaler
 
 import sklearn_mmdinit
-from sklearn_mmdinit import Coherence, MMDInitializer, OrientedGradients, RandomAffine
+from sklearn_mmdinit import MMDInitializer
 from timing.clock import in_turns, ratio, timed
 from timing.steps import Step
 
 BENCHMARKS = Path(__file__).resolve().parents[1]
 CHECKOUT = Path(sklearn_mmdinit.__file__).resolve().parents[1]
 
-# Rows and columns of whole fits: tables, MNIST's images, and as many rows as make the search of
-# neighbours another one.
-SIZES = ((2_000, 50), (20_000, 50), (60_000, 784), (1_000_000, 50))
-N_FACTORS = 10
+N_FACTORS = 10  # of the rows of a whole fit
 # Share by which L_coh at the end of fits that are compared may differ.
 APART = 0.05
 
 
-@dataclass(frozen=True)
-class Fit:
-    """A whole fit with coherence, of rows that have clusters.
-
-    Without ``n_rows`` they are scikit-learn's digits; ``images`` are these digits enlarged to 28 x
-    28 pixels, with noise, and get HOG features and augmentation.
-    """
-
-    hidden_layer_sizes: tuple[int, ...]
-    n_classes: int
-    n_rows: int = 0
-    n_columns: int = 0
-    images: bool = False
-
-    def rows(self) -> np.ndarray:
-        X = load_digits().data
-        if self.images:
-            rng = np.random.default_rng(0)
-            large = zoom(X.reshape(-1, 8, 8), (1, 3.5, 3.5), order=1).reshape(len(X), -1)
-            X = large[rng.integers(len(X), size=self.n_rows)]
-            X = X + rng.normal(size=X.shape)
-        elif self.n_rows:
-            of_classes = {"n_classes": self.n_classes, "n_informative": 10, "random_state": 0}
-            X, _ = make_classification(self.n_rows, self.n_columns, **of_classes)
-            X = StandardScaler().fit_transform(X)
-        return ((X - X.mean()) / X.std()).astype(np.float32)
-
-    def initializer(self) -> MMDInitializer:
-        coherence: Any = "auto"
-        if self.images:
-            coherence = Coherence(embedding=OrientedGradients(), augmentation=RandomAffine())
-        return MMDInitializer(
-            self.hidden_layer_sizes, n_classes=self.n_classes, coherence=coherence, random_state=0
-        )
+# In the process
 
 
 def _memory() -> tuple[int, int]:
@@ -112,8 +73,8 @@ def _peak(step: Step, form: str) -> int:
     return grown_by(lambda: step.initializer(max_iter=1).fit(rows), step.device)
 
 
-def _fit(n_rows: int, n_columns: int, device: str) -> tuple[float, int]:
-    """Seconds and peak memory of a fit; rows are near a plane, as those of real tables are."""
+def _fits(n_rows: int, n_columns: int, device: str) -> Iterator[dict[str, float]]:
+    """Whole fits with coherence; rows are near a plane, as those of real tables are."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((n_rows, N_FACTORS), np.float32) @ rng.standard_normal(
         (N_FACTORS, n_columns), np.float32
@@ -124,49 +85,65 @@ def _fit(n_rows: int, n_columns: int, device: str) -> tuple[float, int]:
     init = MMDInitializer(hidden, coherence="auto", device=device, random_state=0)
     torch.zeros(1, device=device)  # a GPU is taken before the first second counts
     taken: list[float] = []
-    peak = grown_by(lambda: taken.append(timed(lambda: init.fit(X), device)), device)
-    return round(taken[0], 2), peak
+    while True:
+        peak = grown_by(lambda: taken.append(timed(lambda: init.fit(X), device)), device)
+        yield {"seconds": taken[-1], "peak": peak, "L_coh": init.history_[-1]["coherence"]}
 
 
-def _process(subject: Any, form: str, checkout: Path = CHECKOUT) -> dict[str, Any]:
-    """What starts a process of this file on a step or a size, with a checkout's package."""
-    before = os.environ.get("PYTHONPATH")
-    path = os.pathsep.join(filter(None, [str(checkout), str(BENCHMARKS), before]))
+def _answers(kind: str, subject: dict[str, Any]) -> Iterator[Any]:
+    """Measurements of a step or of a fit, without an end."""
+    if kind == "fit":
+        yield from _fits(**subject)
+    form = subject.pop("form", "library")
+    step = Step(**subject | {"hidden_layer_sizes": tuple(subject["hidden_layer_sizes"])})
+    measure = step.library() if kind == "seconds" else lambda: _peak(step, form)
+    while True:
+        yield measure()
+
+
+# Outside
+
+
+@contextmanager
+def _asking(kind: str, checkout: Path = CHECKOUT, **subject: Any) -> Iterator[Callable[[], Any]]:
+    """A process of this file with a checkout's package; each call is one more measurement."""
+    path = filter(None, [str(checkout), str(BENCHMARKS), os.environ.get("PYTHONPATH")])
     n_threads = torch.get_num_threads()
-    job = json.dumps([subject, form, n_threads])
-    return {
+    process: Any = subprocess.Popen(
         # By its name, and not from the folder one stands in: the child's files are these.
-        "args": [sys.executable, "-P", "-m", "timing.probe", job],
-        "env": {**os.environ, "OMP_NUM_THREADS": str(n_threads), "PYTHONPATH": path},
-        "stdin": subprocess.PIPE,
-        "stdout": subprocess.PIPE,
-        "text": True,
-    }
+        [sys.executable, "-P", "-m", "timing.probe", json.dumps([kind, subject, n_threads])],
+        env=os.environ | {"OMP_NUM_THREADS": str(n_threads), "PYTHONPATH": os.pathsep.join(path)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        if not Path(process.stdout.readline()).is_relative_to(checkout):
+            raise RuntimeError(f"the package is not imported from {checkout}")
 
+        def ask() -> Any:
+            print(file=process.stdin, flush=True)
+            return json.loads(process.stdout.readline())
 
-def _last_line(subject: Any, form: str) -> list[str]:
-    """The words of the last line that such a process prints."""
-    answer = subprocess.run(**_process(subject, form), stderr=subprocess.PIPE, check=False)
-    if answer.returncode != 0:
-        raise RuntimeError(f"measuring {form} of {subject} failed:\n{answer.stderr}")
-    return answer.stdout.splitlines()[-1].split()
+        yield ask
 
 
 def measure_peak(step: Step, form: str = "library") -> dict[str, Any]:
     """Peak memory of a step above what the process held before: a GPU counts its own."""
-    own_process = step.device == "cpu"
-    return {"peak": int(_last_line(asdict(step), form)[0]) if own_process else _peak(step, form)}
+    if step.device != "cpu":
+        return {"form": form, "peak": _peak(step, form)}
+    with _asking("peak", **asdict(step), form=form) as ask:
+        return {"form": form, "peak": ask()}
 
 
-def measure_coherent_fits(
-    sizes: Sequence[tuple[int, int]] = SIZES, device: str = "cpu"
-) -> list[dict[str, Any]]:
-    """Seconds of fit, and by how many bytes its process grew meanwhile, for each size."""
+def measure_fits(sizes: Sequence[tuple[int, int]], device: str = "cpu") -> list[dict[str, Any]]:
+    """Seconds of a fit, and by how many bytes its process grew meanwhile, for each size."""
     records = []
     for rows, columns in sizes:
-        seconds, peak = _last_line([rows, columns, device], "fit")
-        record = {"rows": rows, "columns": columns, "seconds": float(seconds), "peak": int(peak)}
-        records.append(record)
+        with _asking("fit", n_rows=rows, n_columns=columns, device=device) as ask:
+            fit = ask()
+        record = {"rows": rows, "columns": columns, "seconds": round(fit["seconds"], 2)}
+        records.append(record | {"peak": fit["peak"]})
     return records
 
 
@@ -174,31 +151,22 @@ def measure_coherent_fits(
 
 
 @contextmanager
-def _both(subject: Any, form: str, other: Path) -> Iterator[dict[str, Callable[[], float]]]:
-    """Processes of another checkout ("old") and of this one ("new"): each call is an answer."""
+def _both(kind: str, other: Path, **subject: Any) -> Iterator[dict[str, Callable[[], Any]]]:
+    """Processes of another checkout ("old") and of this one ("new")."""
     with ExitStack() as stack:
-        asks: dict[str, Callable[[], float]] = {}
-        for which, checkout in (("old", other.resolve()), ("new", CHECKOUT)):
-            process: Any = stack.enter_context(
-                subprocess.Popen(**_process(subject, form, checkout))
-            )
-            if not Path(process.stdout.readline()).is_relative_to(checkout):
-                raise RuntimeError(f"the package is not imported from {checkout}")
-
-            def ask(process: Any = process) -> float:
-                print(file=process.stdin, flush=True)
-                return float(process.stdout.readline())
-
-            asks[which] = ask
-        yield asks
+        checkouts = {"old": other.resolve(), "new": CHECKOUT}
+        yield {
+            name: stack.enter_context(_asking(kind, checkout, **subject))
+            for name, checkout in checkouts.items()
+        }
 
 
-def _summary(name: str, times: Mapping[str, Any], told: str = "") -> dict[str, Any]:
+def _summary(name: str, times: Mapping[str, Any]) -> dict[str, Any]:
     """Print a line of what was measured in turns, and return all of it."""
     seconds = ", ".join(f"{which} {t['median']:.3g} s" for which, t in times.items())
     share = ratio(times, "new", "old")
-    told += f"; new / old: median {share['median']:.3f}, of the fastest {share['of_minima']:.3f}"
-    print(f"{name}: {seconds}{told}", flush=True)
+    told = f"new / old: median {share['median']:.3f}, of the fastest {share['of_minima']:.3f}"
+    print(f"{name}: {seconds}; {told}", flush=True)
     return {"name": name, "seconds": dict(times), "new / old": share}
 
 
@@ -206,52 +174,34 @@ def compare_steps(other: Path, steps: Mapping[str, Step], rounds: int) -> list[d
     """Seconds of each step by another checkout and by this one, round by round in turns."""
     records = []
     for name, step in steps.items():
-        with _both(asdict(step), "seconds", other) as asks:
+        with _both("seconds", other, **asdict(step)) as asks:
             records.append(_summary(name, in_turns(asks, rounds)))
     return records
 
 
-def compare_fits(other: Path, fits: Mapping[str, Fit], rounds: int) -> list[dict[str, Any]]:
+def compare_fits(
+    other: Path, sizes: Sequence[tuple[int, int]], rounds: int
+) -> list[dict[str, Any]]:
     """Seconds of whole fits with coherence in turns, where both end at about the same L_coh."""
     records = []
-    for name, fit in fits.items():
-        with _both(asdict(fit), "fits", other) as asks:
-            ends = {which: ask() for which, ask in asks.items()}
-            told = f"; L_coh {ends['old']:.3f} and {ends['new']:.3f}"
+    for rows, columns in sizes:
+        name = f"{rows:,} x {columns}"
+        with _both("fit", other, n_rows=rows, n_columns=columns, device="cpu") as asks:
+            ends = {which: ask()["L_coh"] for which, ask in asks.items()}
+            record: dict[str, Any] = {"name": name}
             if abs(ends["new"] - ends["old"]) > APART * abs(ends["old"]):
-                print(f"{name}: not timed, since they learn differently{told}", flush=True)
-                records.append({"name": name, "L_coh": ends})
+                print(f"{name}: not timed, since they learn differently, L_coh {ends}", flush=True)
             else:
-                record = _summary(name, in_turns(asks, rounds), told)
-                records.append(record | {"L_coh": ends})
+                timers = {which: lambda ask=ask: ask()["seconds"] for which, ask in asks.items()}
+                record = _summary(name, in_turns(timers, rounds))
+            records.append(record | {"L_coh": ends})
     return records
 
 
-def _answers(subject: dict[str, Any], form: str) -> Iterator[float]:
-    """L_coh at the end of a fit, then seconds of fits; or seconds of a step, again and again."""
-    subject["hidden_layer_sizes"] = tuple(subject["hidden_layer_sizes"])
-    if form == "seconds":
-        measure = Step(**subject).library()
-        while True:
-            yield measure()
-    fit = Fit(**subject)
-    X = fit.rows()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield float(fit.initializer().fit(X).history_[-1]["coherence"])
-        while True:
-            yield timed(lambda: fit.initializer().fit(X))
-
-
 if __name__ == "__main__":
-    subject, form, n_threads = json.loads(sys.argv[1])
+    kind, subject, n_threads = json.loads(sys.argv[1])
     torch.set_num_threads(n_threads)
-    if form == "fit":
-        print(*_fit(*subject))
-    elif form in ("seconds", "fits"):
-        print(sklearn_mmdinit.__file__, flush=True)
-        for _, answer in zip(sys.stdin, _answers(subject, form), strict=False):
-            print(answer, flush=True)
-    else:
-        subject["hidden_layer_sizes"] = tuple(subject["hidden_layer_sizes"])
-        print(_peak(Step(**subject), form))
+    warnings.simplefilter("ignore")
+    print(sklearn_mmdinit.__file__, flush=True)
+    for _, answer in zip(sys.stdin, _answers(kind, subject), strict=False):
+        print(json.dumps(answer), flush=True)

@@ -15,31 +15,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import nn
 
 from protocol.networks import ConvNet
 from sklearn_mmdinit import MMDInitializer
-from timing.clock import compared, timed
+from timing.clock import in_turns, ratio, timed
 from timing.textbook import FORMS, TextbookStep
-
-
-def perceptron(widths: Sequence[int]) -> nn.Sequential:
-    """A ReLU network of PyTorch's own layers, with Glorot's weights and biases of 0."""
-    layers: list[nn.Module] = []
-    for pair in pairwise(widths):
-        linear = nn.Linear(*pair)
-        nn.init.xavier_uniform_(linear.weight)
-        nn.init.zeros_(linear.bias)
-        layers += [linear, nn.ReLU()]
-    return nn.Sequential(*layers[:-1])
 
 
 @dataclass(frozen=True)
 class Step:
-    """What a step works on; the paper's values are the defaults.
-
-    Its network is a "perceptron", the same as a "sequential" in ``module=``, or a "convnet".
-    """
+    """What a step works on, of a "perceptron" or a "convnet"; defaults are the paper's values."""
 
     network: str = "perceptron"
     n_features: int = 784
@@ -47,7 +32,6 @@ class Step:
     n_classes: int = 2
     n_perturbations: int = 256
     batch_size: int = 32
-    width: int = 8  # of a ConvNet
     device: str = "cpu"
 
     @property
@@ -64,13 +48,10 @@ class Step:
     def initializer(self, **parameters: Any) -> MMDInitializer:
         """The library at this size, with the paper's other values."""
         params: dict[str, Any] = {"hidden_layer_sizes": self.hidden_layer_sizes}
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)  # a module's weights are the same each time
-            if self.network == "convnet":
-                side = isqrt(self.n_features)
-                params = {"module": ConvNet(self.n_classes, self.width, side=side)}
-            elif self.network == "sequential":
-                params = {"module": perceptron(self.widths)}
+        if self.network == "convnet":
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(0)  # a module's weights are the same each time
+                params = {"module": ConvNet(self.n_classes, side=isqrt(self.n_features))}
         params |= {"n_classes": self.n_classes, "n_perturbations": self.n_perturbations}
         params |= {"batch_size": self.batch_size, "device": self.device, "random_state": 0}
         return MMDInitializer(**params | parameters)
@@ -118,33 +99,20 @@ class Product(NamedTuple):
 
 
 def products_of_step(step: Step) -> list[Product]:
-    """The dense products of one step, layer by layer, as the library's sampler needs them.
+    """The dense products of a perceptron's step, layer by layer, as the library's sampler has them.
 
-    A convolution's rows are the patches of its inputs. H is a layer's input, W its weight, L the
-    factor of its noise's covariance, Z its normals and G the gradient at its output. The first
-    layer's input is shared by all networks and needs no gradient.
+    H is a layer's input, W its weight, L the factor of its noise's covariance, Z its normals and G
+    the gradient at its output. The first layer's input is shared by all networks and needs no
+    gradient.
     """
-    X = step.rows(step.batch_size)
-    fitted = step.start(X)
-    module = fitted.to_module().eval()
-    layers: list[tuple[int, int, int]] = []  # n_in, n_out and positions of an example
-
-    def look(layer: Any, inputs: Any, output: torch.Tensor) -> None:
-        n_out = len(layer.weight)
-        layers.append((layer.weight[0].numel(), n_out, output.numel() // n_out))
-
-    for layer in module.modules():
-        if isinstance(layer, nn.Linear | nn.Conv2d):
-            layer.register_forward_hook(look)
-    with torch.no_grad():
-        module(torch.from_numpy(X[:1]))
+    sampler = step.start(step.rows(step.batch_size)).sampler_
     K = step.n_perturbations
     products: list[Product] = []
-    for n_in, n_out, n in layers:
-        B, shared = step.batch_size * n, not products
+    for n_in, n_out in pairwise(step.widths):
+        B, shared = step.batch_size, not products
         rows, batch = (B, 1) if shared else (K * B, K)
         products.append(Product(1, n_out, rows, n_in))  # G' H
-        if fitted.sampler_ != "gram":
+        if sampler != "gram":
             products += [Product(K, B, n_in, n_out)]  # H (W + E)'
             products += [] if shared else [Product(K, B, n_out, n_in)]  # G (W + E)
             continue
@@ -206,27 +174,9 @@ def measure_steps(step: Step, rounds: int) -> dict[str, Any]:
         measures[form] = step.textbook(form)
         measures[form]()
     pairs = [("library", "floor"), ("library", "products"), *((form, "library") for form in FORMS)]
-    results = compared(measures, pairs, rounds)
-    floor = results["seconds"]["floor"]
+    times = in_turns(measures, rounds)
+    ratios = {f"{above} / {below}": ratio(times, above, below) for above, below in pairs}
+    floor = times["floor"]
     rates = {"median": flops / floor["median"] / 1e9, "best": flops / floor["minimum"] / 1e9}
-    return results | {"flops": flops, "sgemm_gflops": rates, "sgemm_shape": list(shape[1:])}
-
-
-def measure_modules(steps: dict[str, Step], rounds: int) -> dict[str, Any]:
-    """Steps by name in turns, the perceptron's and the same as a module first, ConvNets' floors.
-
-    A ConvNet goes by its width, as "convnet 8", and its floor as "convnet 8 floor".
-    """
-    _, seconds_of = _sgemm(steps["perceptron"])
-
-    measures = {name: step.library() for name, step in steps.items()}
-    pairs, convnets = [("sequential", "perceptron")], []
-    for name, step in steps.items():
-        if step.network == "convnet":
-            flops = sum(product.flops for product in products_of_step(step))
-            measures[f"{name} floor"] = partial(seconds_of, flops)
-            pairs.append((name, f"{name} floor"))
-            sizes_of_module = {"side": isqrt(step.n_features), "width": step.width, "flops": flops}
-            sizes = {"n_perturbations": step.n_perturbations, "batch_size": step.batch_size}
-            convnets.append(sizes_of_module | sizes)
-    return compared(measures, pairs, rounds) | {"convnets": convnets}
+    of_floor = {"flops": flops, "sgemm_gflops": rates, "sgemm_shape": list(shape[1:])}
+    return {"seconds": times, "ratios": ratios} | of_floor

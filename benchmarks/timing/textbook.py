@@ -105,16 +105,6 @@ def textbook_loss(
     return _uniformity(P, U) + DEGENERACY_WEIGHT * _degeneracy(P) + _detachment(network, X)
 
 
-def predictions(network: Network, X: torch.Tensor, n_networks: int, seed: int) -> torch.Tensor:
-    """Predictions (K, B, d) of perturbed networks, without gradients."""
-    generator = torch.Generator(X.device).manual_seed(seed)
-    with torch.no_grad():
-        parts = []
-        for n in [128] * (n_networks // 128) + [n_networks % 128]:  # all at once need much memory
-            parts.append(_stacked_logits(_copies(network, _normals(network, n, generator)), X))
-        return torch.cat(parts).softmax(-1)
-
-
 class TextbookStep:
     """Copies of weights and biases with their optimiser and their draws; each call is a step."""
 
