@@ -11,7 +11,6 @@ Deep Neural Networks via Maximum Mean Discrepancy", arXiv 2302.04369.
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 from scipy.special import poch
@@ -47,20 +46,17 @@ def perturbation_norm_tail_bound(
     :math:`\min\{(r^2 - \sigma_*^2)^2 / \nu_*^2, (r^2 - \sigma_*^2) / \alpha_*\}` in its place. The
     result has the shape of `radius`, the r, and may underflow to 0.
     """
-    # The bounds depend only on ratios. All are divided by the largest deviation, so that no square
-    # under- or overflows.
-    largest = std.max()
-    variances, squared = np.square(std / largest), np.square(radius / largest)  # alpha_* is 1
-    m, total = std.size, variances.sum()
-    least = {"theorem": m, "sub_exponential": total}[form]
+    variances, squared = np.square(std), np.square(radius)
+    m, total, largest = std.size, variances.sum(), variances.max()
+    least = {"theorem": m * largest, "sub_exponential": total}[form]
     if (squared <= least).any():
-        raise ValueError(f"{form=} holds above the radius {math.sqrt(least) * largest}")
+        raise ValueError(f"{form=} holds above the radius {math.sqrt(least)}")
     if form == "theorem":
-        eta = squared / m - 1.0
+        eta = squared / least - 1.0
         exponent = np.minimum(eta**2, m * eta)
     else:
         excess = squared - total
-        exponent = np.minimum(excess**2 / np.square(variances).sum(), excess)
+        exponent = np.minimum(excess**2 / np.square(variances).sum(), excess / largest)
     return np.exp(-exponent / 8.0)
 
 
@@ -92,32 +88,15 @@ def relu_jacobian_row_norms(weight: np.ndarray, pre_activations: np.ndarray) -> 
     return np.sqrt((pre_activations > 0).astype(np.float64) @ np.square(weight).T)
 
 
-class JacobianRowNormMoments(NamedTuple):
-    """Mean and variance of the squared norm of a Jacobian row, and of the norm itself."""
-
-    squared_mean: float
-    squared_variance: float
-    mean: float
-    variance: float
-
-
-def jacobian_row_norm_moments(n_in: int) -> JacobianRowNormMoments:
-    r"""Moments of the norm of one layer's Jacobian row (Theorem 3, at finite width).
+def jacobian_row_norm_mean(n_in: int) -> float:
+    r"""Mean norm of one layer's Jacobian row (Theorem 3, at finite width); its mean square is 1.
 
     The squared norm is a sum of :math:`n_{in}` independent terms :math:`w^2 b` with He's weights
     :math:`w \sim N(0, \sigma^2)`, :math:`\sigma^2 = 2 / n_{in}`, and :math:`b \sim
-    \mathrm{Bernoulli}(1/2)`: its mean is 1 and its variance :math:`5 / n_{in}`. If N units are
-    active, it is :math:`\sigma^2 \chi^2_N`, and the mean of the norm is the binomial sum over N of
-    :math:`\sigma \sqrt2\, \Gamma((N + 1)/2) / \Gamma(N/2)`, computed exactly.
+    \mathrm{Bernoulli}(1/2)`. If N units are active, it is :math:`\sigma^2 \chi^2_N`, and the mean
+    of the norm is the binomial sum over N of :math:`\sigma \sqrt2\, \Gamma((N + 1)/2) /
+    \Gamma(N/2)`.
     """
-    n_active = np.arange(n_in + 1)
-    norms = np.zeros(n_in + 1)  # mean norm for each number of active units, by a ratio of Gammas
-    norms[1:] = 2.0 * poch(n_active[1:] / 2.0, 0.5) / math.sqrt(n_in)
-    # Sums 1 - norm term by term. For wide layers the mean is near 1, so 1 - mean would lose digits.
-    below = float(np.sum(binom.pmf(n_active, n_in, 0.5) * (1.0 - norms)))
-    return JacobianRowNormMoments(
-        squared_mean=1.0,
-        squared_variance=5.0 / n_in,
-        mean=1.0 - below,
-        variance=below * (2.0 - below),
-    )
+    n_active = np.arange(1, n_in + 1)
+    norms = 2.0 * poch(n_active / 2.0, 0.5) / math.sqrt(n_in)  # poch is the ratio of Gammas
+    return float(binom.pmf(n_active, n_in, 0.5) @ norms)
