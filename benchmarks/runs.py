@@ -112,7 +112,7 @@ RUNS = (
         minus="With augmentation and HOG features minus without",
         beside="mnist-convnet.json"),
     Run("mnist-rivals.json", "Rivals that know the images as they are",
-        f"{TASKS} --methods xavier/fcn/scratch --rivals rbf-svm label-spreading self-training "
+        f"{TASKS} --methods xavier/fcn/scratch --rivals rbf-svm label-spreading "
         "tuned-scratch", "an hour on 2 cores", RIVALS, ("accuracy",)),
     Run("mnist-more-rivals.json", "Rivals on graphs and embeddings of the images",
         f"{TASKS} --methods xavier/fcn/scratch --rivals shared-label-spreading "

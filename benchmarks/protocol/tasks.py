@@ -23,7 +23,6 @@ PURPOSES = {
     "fit": 2,
     "diagnostics": 5,
     "balanced_rows": 6,
-    "self_training": 7,
 }
 
 
@@ -133,11 +132,6 @@ def tasks_of_runs(
         there = f"{len(y)} training rows, {np.bincount(y).min()} of the rarest class"
         raise ValueError(f"N = {max(n_labels)} is too many for {there}: {error}") from error
     return tasks
-
-
-def shuffled_rows(n: int, purpose: str, *key: int, seed: int) -> np.ndarray:
-    """The numbers 0 to n - 1 in a random order that follows from seed, purpose and key alone."""
-    return np.random.default_rng(_stream(seed, purpose, *key)).permutation(n)
 
 
 def fit_seed(task: Task, *, seed: int) -> int:

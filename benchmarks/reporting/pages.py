@@ -15,7 +15,7 @@ from reporting.estimates import Estimates
 from reporting.headline import headline_table
 from reporting.layout import Table, as_markdown, template_environment
 from reporting.paper import figures_that_agree
-from reporting.results import Library, Results, made_with_table
+from reporting.results import Library, Results
 from reporting.study_tables import ratios_by_setting, scale_figures
 from reporting.tables import build_table
 from reporting.task_tables import (
@@ -91,11 +91,6 @@ def counted_claims(claims: tuple[Claim, ...], counts: dict[str, str], library: L
     return Table(table.title, pd.concat([counted, table.frame]))
 
 
-def made_with(library: Library) -> Table:
-    """What each file of the appendices was made with."""
-    return made_with_table(library, [run.file for run in runs.RUNS if run.section])
-
-
 # The appendices
 
 
@@ -127,7 +122,6 @@ DIGESTS: dict[str, Callable[[Library], Table]] = {
     "agreement": agreement_table,
     "headline": headline_table,
     "commands": commands,
-    "made_with": made_with,
     "worth": partial(claims_table, WORTH),
     "paper": partial(counted_claims, OF_PAPER, {"Tables 1 and 2": "^Table "}),
     "limits": partial(

@@ -12,11 +12,6 @@ from reporting.results import Results, unpack_draws
 FIGURES = {"accuracy": 4, "seconds": 3}
 """What a cell is scored by, and to how many digits that is kept."""
 
-PUBLISHED = {
-    "FixMatch, WRN-28-2, a day of a GPU": {4: 88.6, 25: 94.9, 400: 95.7},
-}
-"""Accuracy (%) on CIFAR-10 by N, as K. Sohn et al. (NeurIPS 2020) report it."""
-
 
 def _scores(results: Results) -> pd.DataFrame:
     return unpack_draws(results["scores"], FIGURES)
@@ -26,13 +21,10 @@ def _mean_and_std(values: pd.Series) -> str:
     return f"{values.mean():.1f}" + (f" ± {values.std():.1f}" if len(values) > 1 else "")
 
 
-def _wide(results: Results, scores: pd.DataFrame, over: str) -> Table:
-    """A row a method and a column each N; figures of others below."""
+def _wide(scores: pd.DataFrame, over: str) -> Table:
+    """A row a method and a column each N."""
     wide = scores.groupby(["method", N])["accuracy"].agg(_mean_and_std).unstack(N)
     wide = wide.loc[[name for name in METHODS if name in wide.index]]
-    if any(entry["set"] == "cifar-10" for entry in results["scores"]):
-        for name, by_n in PUBLISHED.items():
-            wide.loc[f"as published: {name}"] = {n: f"{value:.1f}" for n, value in by_n.items()}
     wide = wide.fillna("-").sort_index(axis=1).rename(columns="N = {}".format)
     title = f"Accuracy (%) on the test images, N labels of each class: {over}"
     return named_rows(title, wide, "method")
@@ -40,13 +32,13 @@ def _wide(results: Results, scores: pd.DataFrame, over: str) -> Table:
 
 def _accuracy(results: Results) -> Table:
     over = "mean and standard deviation over draws, those of one draw without the latter"
-    return _wide(results, _scores(results), over)
+    return _wide(_scores(results), over)
 
 
 def _first_draw(results: Results) -> Table:
     """The only draw that methods which take long have too."""
     scores = _scores(results)
-    return _wide(results, scores[scores["draw"] == 0], "the first draw, which all methods have")
+    return _wide(scores[scores["draw"] == 0], "the first draw, which all methods have")
 
 
 def _starts(results: Results) -> Table:
@@ -64,18 +56,9 @@ def _starts(results: Results) -> Table:
     return named_rows(title, cells, "start")
 
 
-def _seconds(results: Results) -> Table:
-    """Medians over all N and draws."""
-    seconds = _scores(results).groupby("method")["seconds"].median()
-    seconds = seconds.loc[[name for name in METHODS if name in seconds.index]]
-    cells = seconds.map("{:.3g}".format).to_frame("seconds")
-    return named_rows("Median seconds of a method on one draw, its start aside", cells, "method")
-
-
 PHOTOGRAPH_TABLES: dict[str, Callable[[Results], Table]] = {
     "photographs": _accuracy,
     "photographs_first_draw": _first_draw,
     "photographs_starts": _starts,
-    "photographs_seconds": _seconds,
 }
 """From the results of the command to a table of them, by kind."""

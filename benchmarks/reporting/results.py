@@ -1,4 +1,4 @@
-"""The committed results as tidy tables: a row a measurement, and what each file was made with."""
+"""The committed results as tidy tables: a row a measurement."""
 
 import json
 import re
@@ -11,13 +11,11 @@ from typing import Any
 import pandas as pd
 
 from reporting.estimates import N
-from reporting.layout import Table, several
 
 Results = dict[str, Any]
 """What a file of results holds."""
 
 SCORE = ["method", "run", "n_labels", "task", "accuracy"]
-SHORT_COMMIT = 7
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,52 +125,3 @@ def merged(files: Sequence[Results]) -> Results:
 
 
 OF_PART = ("settings", "versions", "hardware", "git_commit", "git_changed", "measured_at_commits")
-
-
-# Provenance
-
-
-def _runs(results: Results) -> str:
-    settings = results.get("settings", {})
-    if "runs" not in settings:
-        return "-"
-    first, runs = settings.get("first_run", 0), settings["runs"]
-    return str(first) if runs == 1 else f"{first} to {first + runs - 1}"
-
-
-def _commit(results: Results) -> str:
-    # Where parts were measured earlier, the last call has only put them together.
-    commits = results.get("measured_at_commits") or [results.get("git_commit")]
-    if commits[0] is None:
-        return "-"
-    changed = " with changes" if results.get("git_changed") else ""
-    return ", ".join(commit[:SHORT_COMMIT] for commit in commits) + changed
-
-
-def _hardware(machine: dict[str, Any]) -> str:
-    gpu = f", {machine['gpu']}" if machine["gpu"] else ""
-    return f"{machine['cpu']}, {several([machine['cores']], 'core')}{gpu}"
-
-
-def made_with_table(library: Library, files: Iterable[str]) -> Table:
-    """What each file was made with, a letter for each set of versions."""
-    rows = []
-    for file in files:
-        results = library.results(file)
-        # A file that was put together says of each part what it was made with.
-        for number, part in enumerate(results.get("parts") or [results], 1):
-            rows.append(
-                {
-                    "file": f"{file}, part {number}" if "parts" in results else file,
-                    "seed": str(part.get("settings", {}).get("seed", "-")),
-                    "runs": _runs(part),
-                    "commit": _commit(part),
-                    "machine": _hardware(part["hardware"]),
-                    "versions": ", ".join(f"{k} {v}" for k, v in part["versions"].items()),
-                }
-            )
-    frame = pd.DataFrame(rows)
-    letters = {v: chr(ord("a") + i) for i, v in enumerate(frame["versions"].unique())}
-    named = "; ".join(f"{letter}: {versions}" for versions, letter in letters.items())
-    title = f"What each file was made with (versions {named})"
-    return Table(title, frame.assign(versions=frame["versions"].map(letters)))

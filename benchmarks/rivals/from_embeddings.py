@@ -16,7 +16,6 @@ from sklearn.preprocessing import StandardScaler, normalize
 from sklearn.semi_supervised import SelfTrainingClassifier
 
 from rivals.wrappers import (
-    UNLABELLED,
     nearest_rows,
     normalized_graph,
     spread_labels,
@@ -93,7 +92,7 @@ def self_training(draw: Draw, C: float = 100.0, n_rounds: int = 5) -> np.ndarray
         k_best=-(-n // n_rounds),
         max_iter=n_rounds,
     )
-    labels = np.concatenate([draw.y, np.full(n, UNLABELLED)])
+    labels = np.concatenate([draw.y, np.full(n, -1)])
     return model.fit(draw.X_train, labels).predict(draw.X_test)
 
 

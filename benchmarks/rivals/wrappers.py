@@ -1,4 +1,4 @@
-"""Classifiers around others: on changed copies, on a graph of neighbours, on pseudo-labels."""
+"""Classifiers on changed copies of rows, and on a graph of neighbours."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,7 +9,6 @@ import torch
 from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.neighbors import NearestNeighbors
-from sklearn.semi_supervised import SelfTrainingClassifier
 
 
 @dataclass(eq=False, repr=False)
@@ -132,40 +131,3 @@ def nearest_rows(X: np.ndarray, n_train: int, n_neighbors: int, n_jobs: int) -> 
     inside = search.kneighbors(return_distance=False)
     outside = search.kneighbors(X[n_train:], return_distance=False)
     return np.concatenate([inside, outside]).astype(np.int32)
-
-
-# What scikit-learn reads as "no label".
-UNLABELLED = -1
-
-
-@dataclass(eq=False, repr=False)
-class SelfTrainedNetwork(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """scikit-learn's :class:`SelfTrainingClassifier` around a network, its unlabelled rows given.
-
-    ``cross_val_score`` hands over labelled rows alone, so the unlabelled ones are a parameter. They
-    get a label from a probability of ``threshold`` on, in up to ``max_iter`` rounds. Rows with
-    pseudo-labels train the network and never choose its epoch: the rows that its
-    ``validation_split`` takes from the labelled ones do that in every round.
-    """
-
-    network: Any
-    X_unlabelled: Any
-    threshold: float = 0.8
-    max_iter: int = 3
-
-    def fit(self, X: np.ndarray, y: np.ndarray) -> Self:
-        """Train on labelled rows X (n, n_features) with labels y (n,), none of them -1."""
-        X, y = np.asarray(X), np.asarray(y)
-        network, train = clone(self.network), np.arange(len(X))
-        if network.validation_split is not None:
-            train, valid = next(iter(network.validation_split.split(X, y)))
-            network.set_params(validation_split=(X[valid], y[valid]))
-        no_labels = np.full(len(self.X_unlabelled), UNLABELLED, dtype=y.dtype)
-        self.model_ = SelfTrainingClassifier(
-            network, threshold=self.threshold, max_iter=self.max_iter
-        ).fit(np.concatenate([X[train], self.X_unlabelled]), np.concatenate([y[train], no_labels]))
-        self.classes_ = self.model_.classes_
-        return self
-
-    def predict(self, X: np.ndarray) -> np.ndarray:
-        return self.model_.predict(X)

@@ -213,13 +213,10 @@ def test_tables_by_hand():
     results = {"once": once, "scores": pack_draws(records, range(2), FIGURES)}
     table = build_table("photographs", results)
     assert table.head == ["method", "N = 4", "N = 25"]
-    assert table.rows[:2] == [
+    assert table.rows == [
         ["views: logistic", "55.0 ± 7.1", "70.0 ± 0.0"],
         ["FixMatch", "40.0", "-"],
     ]
-    assert [row[1:] for row in table.rows[2:]] == [["88.6", "94.9"]]
     first = build_table("photographs_first_draw", results)
-    assert first.rows[:2] == [["views: logistic", "50.0", "70.0"], ["FixMatch", "40.0", "-"]]
+    assert first.rows == [["views: logistic", "50.0", "70.0"], ["FixMatch", "40.0", "-"]]
     assert build_table("photographs_starts", results).rows == [["NT-Xent", "60.0", "70.0", "55.5"]]
-    seconds = build_table("photographs_seconds", results)
-    assert seconds.rows == [["views: logistic", "2"], ["FixMatch", "2"]]

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 from sklearn.base import clone
-from sklearn.datasets import make_blobs
 from sklearn.dummy import DummyClassifier
 from sklearn.semi_supervised import LabelSpreading
 
@@ -21,12 +20,10 @@ from rivals.random_labels import RandomLabels
 from rivals.wrappers import (
     AugmentedClassifier,
     GraphLabelSpreading,
-    SelfTrainedNetwork,
     nearest_rows,
     normalized_graph,
     symmetric_graph,
 )
-from sklearn_mmdinit import MLPClassifier
 from sklearn_mmdinit.theta0 import put_arrays_
 
 
@@ -83,39 +80,6 @@ def test_random_labels_teach_no_more_than_that_any_is_as_probable(digits):
     assert fresh.best_loss_ == math.inf
 
 
-# Self-training
-
-
-def network(**more):
-    return MLPClassifier(
-        (8,), warm_start_from=None, learning_rate_init=0.05, random_state=0, **more
-    )
-
-
-@pytest.fixture
-def blobs():
-    """Two clouds: twelve labelled rows of them, and two hundred without."""
-    X, y = make_blobs(212, centers=[[-2.0, 0.0], [2.0, 0.0]], random_state=0)
-    return X[:12].astype(np.float32), y[:12], X[12:].astype(np.float32)
-
-
-def test_pseudo_labels_never_choose_the_epoch(blobs, monkeypatch):
-    X, y, X_unlabelled = blobs
-    seen, fit = [], MLPClassifier.fit
-
-    def spy(self, X, y):
-        seen.append((len(X), self.validation_split))
-        return fit(self, X, y)
-
-    monkeypatch.setattr(MLPClassifier, "fit", spy)
-    split = methods.LastRowsSplit()
-    SelfTrainedNetwork(network(validation_split=split), X_unlabelled, threshold=0.7).fit(X, y)
-    assert seen[0][0] == 10 < seen[-1][0]
-    for _, (X_valid, y_valid) in seen:
-        assert np.array_equal(X_valid, X[10:])
-        assert np.array_equal(y_valid, y[10:])
-
-
 # Label spreading
 
 
@@ -153,10 +117,8 @@ def test_shared_neighbours_weigh_edges(digits):
 
 
 @pytest.fixture
-def bench(tmp_path, monkeypatch):
+def bench(tmp_path):
     """The digits with a small network, one task and short trainings."""
-    monkeypatch.setitem(contenders.SELF_TRAINING, "max_iter", 1)
-    monkeypatch.setattr(contenders, "SELF_TRAINING_ROWS", 60)
     whole = load_digits_dataset()
     parts = (whole.X_train, whole.y_train, whole.X_test, whole.y_test)
     dataset = Dataset(*(part[:300] for part in parts), "digits", "here", max_value=16)
@@ -212,8 +174,6 @@ def test_what_a_rival_does_not_bring_is_what_scratch_has_in_the_same_fit(bench):
     for contender in found.values():
         others = {k: v for k, v in contender.identity.items() if k != "change"}
         assert others == scratch.identity
-    rows = found["rival/self-training"].make(0)[-1].X_unlabelled
-    assert {row.tobytes() for row in rows} <= {row.tobytes() for row in bench.X_unlabelled}
 
 
 # Names, and the fine-tuning of scratch
