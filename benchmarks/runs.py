@@ -33,7 +33,7 @@ FRESH = "Measured once, on ten runs of their own"
 CONVNETS = "A convolutional network"
 
 WITH_SETFIT = "--methods EmbeddingClassifier 'logistic, C = 100' SetFit"
-SETFIT_NEEDS = "with `pip install setfit`"
+SETFIT_NEEDS = "with `pip install setfit`, by commit 5c284e72"
 OF_TASKS = ("against", "accuracy")
 PAIR = "--methods xavier/fcn/ours xavier/fcn/scratch"
 DIGITS, GRADED = "--augmentation digits", "--neighbors gradients"

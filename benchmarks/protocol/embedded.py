@@ -1,24 +1,22 @@
 """Embedded texts with few labels: their vectors, the methods, and what stands for a record."""
 
-import tempfile
 import time
 import warnings
-import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from data.datasets import Report
-from data.sentences import MAX_TOKENS, MINILM, load_encoder, open_encoder
+from data.sentences import MAX_TOKENS, MINILM, load_encoder
 from data.texts import load_texts
 from protocol.store import code_digest, data_digest, deciding_versions, digest_of, write_atomically
 from protocol.tasks import seed_of
-from rivals import few_labels, fine_tuned_encoder
+from rivals import few_labels
 from rivals import from_embeddings as rules
 from rivals.from_embeddings import Draw
 from sklearn_mmdinit import EmbeddingClassifier
@@ -33,10 +31,7 @@ Rows = tuple[np.ndarray, np.ndarray]
 
 @dataclass(frozen=True, eq=False)
 class Embedded:
-    """A set as the methods see it: rows to draw labelled ones from, rows to test on, their texts.
-
-    The files of the encoder are in data_dir, scikit-learn's data home or else on PyPI.
-    """
+    """A set as the methods see it: rows to draw labelled ones from, rows to test on."""
 
     name: str
     digest: str
@@ -46,8 +41,6 @@ class Embedded:
     y_test: np.ndarray
     n_classes: int
     seed: int
-    texts: Rows
-    data_dir: Path | None
 
     @cached_property
     def X_digest(self) -> str:
@@ -79,7 +72,7 @@ def embedded(
         X, X_test = arrays["X"], arrays["X_test"]
     y, y_test = of.y[: of.n_train], of.y[-of.n_test :]
     rows, n_classes = (X, y, X_test, y_test), int(of.y.max()) + 1
-    data = Embedded(name, of.digest, *rows, n_classes, seed_of(seed, name), parts, data_dir)
+    data = Embedded(name, of.digest, *rows, n_classes, seed_of(seed, name))
     entry: dict[str, Any] = {"set": name, "source": of.source, "digest": of.digest}
     entry |= {"encoder": f"{MINILM.name} {MINILM.version}", "encoder_digest": MINILM.sha256}
     entry |= {"vectors_digest": data.X_digest, "test_vectors_digest": data.test_digest}
@@ -107,7 +100,7 @@ Predict = Callable[..., np.ndarray]
 
 @dataclass(frozen=True, eq=False)
 class Method:
-    """A rule, and the rows that it gets in place of the embeddings: "umap" or "texts"."""
+    """A rule, and the rows that it gets in place of the embeddings: "umap"."""
 
     predict: Predict
     rows: str | None = None
@@ -116,15 +109,6 @@ class Method:
 def embedding_classifier(draw: Draw) -> np.ndarray:
     labels = np.concatenate([draw.y, np.full(len(draw.X_unlabelled), -1)])
     return EmbeddingClassifier().fit(draw.X_train, labels).predict(draw.X_test)
-
-
-def setfit(draw: Draw, encoder: zipfile.ZipFile) -> np.ndarray:
-    """SetFit from the same encoder; rows are texts."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        encoder.extractall(folder)
-        rows = draw.X, draw.y, draw.X_test
-        return fine_tuned_encoder.setfit(*rows, draw.n_classes, folder, MAX_TOKENS)
 
 
 ALPHAS, SCALES = (0.5, 0.8, 0.95, 0.99), (20.0, 40.0)
@@ -150,7 +134,6 @@ METHODS = {
         for scale in SCALES
     },
     "umap+logistic": Method(rules.scaled_logistic, "umap"),
-    "SetFit": Method(setfit, "texts"),
 }
 
 
@@ -162,20 +145,11 @@ def umap_rows(data: Embedded) -> Rows:
     return both[: len(data.X)], both[len(data.X) :]
 
 
-_PACKAGES = {"umap": "umap-learn", "texts": "setfit"}
-"""What methods on other rows need; SetFit is not among what the benchmarks install."""
-
-
 @cache
-def rows_key(name: str, data: Embedded) -> str:
-    """What stands for rows in place of the embeddings before they are made."""
-    try:
-        of_package = version(_PACKAGES[name])
-    except PackageNotFoundError:
-        words = f"pip install {_PACKAGES[name]}, or leave its method out of --methods"
-        raise ValueError(words) from None
-    parts: list[Any] = [FORM, name, data.X_digest, data.test_digest, data.n_classes, data.seed]
-    return digest_of([*parts, of_package, deciding_versions()])
+def umap_key(data: Embedded) -> str:
+    """What stands for UMAP's rows before they are made."""
+    parts: list[Any] = [FORM, data.X_digest, data.test_digest, data.n_classes, data.seed]
+    return digest_of([*parts, version("umap-learn"), deciding_versions()])
 
 
 # Records
@@ -187,7 +161,7 @@ def record_key(data: Embedded, method: str, n_labels: int, draw: int) -> str:
     of_package = method == "EmbeddingClassifier"
     code = code_digest(without=frozenset()) if of_package else None
     parts = [FORM, data.digest, data.X_digest, data.test_digest, data.seed, n_labels, draw, method]
-    return digest_of([*parts, code, rows and rows_key(rows, data), deciding_versions()])
+    return digest_of([*parts, code, rows and umap_key(data), deciding_versions()])
 
 
 def score_cell(
@@ -196,8 +170,7 @@ def score_cell(
     """Records of the methods wanted, by name with their keys, of one draw."""
     labelled = labelled_rows(data, n_labels, draw)
     others = np.setdiff1d(np.arange(len(data.y)), labelled)
-    rows_of: dict[str | None, Any] = {None: (data.X, data.X_test), "texts": data.texts}
-    rows_of["umap"] = umap
+    rows_of: dict[str | None, Any] = {None: (data.X, data.X_test), "umap": umap}
     records = []
     with warnings.catch_warnings():
         # scikit-learn asks whether so many classes of so few rows are not a regression.
@@ -205,10 +178,9 @@ def score_cell(
         for name, key in wanted.items():
             method = METHODS[name]
             X, X_test = rows_of[method.rows]
-            more = [open_encoder(data.data_dir, print)] if method.rows == "texts" else []
             start = time.perf_counter()
             draw_of = Draw(X[labelled], data.y[labelled], X[others], X_test, data.n_classes)
-            guess = method.predict(draw_of, *more)
+            guess = method.predict(draw_of)
             seconds = time.perf_counter() - start
             record = {"key": key, "set": data.name, "n_labels": n_labels, "draw": draw}
             record |= {"method": name, "accuracy": round(float((guess == data.y_test).mean()), 6)}

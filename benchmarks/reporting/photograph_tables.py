@@ -21,24 +21,16 @@ def _mean_and_std(values: pd.Series) -> str:
     return f"{values.mean():.1f}" + (f" ± {values.std():.1f}" if len(values) > 1 else "")
 
 
-def _wide(scores: pd.DataFrame, over: str) -> Table:
+def _accuracy(results: Results) -> Table:
     """A row a method and a column each N."""
-    wide = scores.groupby(["method", N])["accuracy"].agg(_mean_and_std).unstack(N)
+    wide = _scores(results).groupby(["method", N])["accuracy"].agg(_mean_and_std).unstack(N)
     wide = wide.loc[[name for name in METHODS if name in wide.index]]
     wide = wide.fillna("-").sort_index(axis=1).rename(columns="N = {}".format)
-    title = f"Accuracy (%) on the test images, N labels of each class: {over}"
+    title = (
+        "Accuracy (%) on the test images, N labels of each class: mean and standard deviation over "
+        "draws, those of one draw without the latter"
+    )
     return named_rows(title, wide, "method")
-
-
-def _accuracy(results: Results) -> Table:
-    over = "mean and standard deviation over draws, those of one draw without the latter"
-    return _wide(_scores(results), over)
-
-
-def _first_draw(results: Results) -> Table:
-    """The only draw that methods which take long have too."""
-    scores = _scores(results)
-    return _wide(scores[scores["draw"] == 0], "the first draw, which all methods have")
 
 
 def _starts(results: Results) -> Table:
@@ -58,7 +50,6 @@ def _starts(results: Results) -> Table:
 
 PHOTOGRAPH_TABLES: dict[str, Callable[[Results], Table]] = {
     "photographs": _accuracy,
-    "photographs_first_draw": _first_draw,
     "photographs_starts": _starts,
 }
 """From the results of the command to a table of them, by kind."""

@@ -167,7 +167,7 @@ def test_the_shift_makes_classes_of_equal_size():
 
 def test_fewer_labels_are_part_of_more_and_draws_differ():
     X, y = directions(40)
-    data = embedded.Embedded("any", "", X, y, X, y, N_CLASSES, 0, (X, X), None)
+    data = embedded.Embedded("any", "", X, y, X, y, N_CLASSES, 0)
     some, more = (embedded.labelled_rows(data, n, draw=3) for n in (2, 5))
     assert np.bincount(y[more]).tolist() == [5] * N_CLASSES
     assert set(some) < set(more)

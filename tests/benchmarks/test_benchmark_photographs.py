@@ -217,6 +217,4 @@ def test_tables_by_hand():
         ["views: logistic", "55.0 ± 7.1", "70.0 ± 0.0"],
         ["FixMatch", "40.0", "-"],
     ]
-    first = build_table("photographs_first_draw", results)
-    assert first.rows == [["views: logistic", "50.0", "70.0"], ["FixMatch", "40.0", "-"]]
     assert build_table("photographs_starts", results).rows == [["NT-Xent", "60.0", "70.0", "55.5"]]
