@@ -15,7 +15,7 @@ from data.datasets import Report
 from data.sentences import MAX_TOKENS, MINILM, load_encoder
 from data.texts import load_texts
 from protocol.store import code_digest, data_digest, deciding_versions, digest_of, write_atomically
-from protocol.tasks import seed_of
+from protocol.tasks import rows_of_classes, seed_of
 from rivals import few_labels
 from rivals import from_embeddings as rules
 from rivals.from_embeddings import Draw
@@ -87,9 +87,7 @@ def has_enough(data: Embedded, n_labels: int) -> bool:
 
 def labelled_rows(data: Embedded, n_labels: int, draw: int) -> np.ndarray:
     """Training rows: N of each class, or all of a smaller one; fewer are part of more."""
-    order = np.random.default_rng(seed_of(data.seed, draw)).permutation(len(data.y))
-    of_classes = (order[data.y[order] == c][:n_labels] for c in range(data.n_classes))
-    return np.sort(np.concatenate([*of_classes]))
+    return np.sort(rows_of_classes(data.y, n_labels, seed_of(data.seed, draw)))
 
 
 # Methods
@@ -98,43 +96,37 @@ Predict = Callable[..., np.ndarray]
 """From a draw to the predicted classes of its test rows."""
 
 
-@dataclass(frozen=True, eq=False)
-class Method:
-    """A rule, and the rows that it gets in place of the embeddings: "umap"."""
-
-    predict: Predict
-    rows: str | None = None
-
-
 def embedding_classifier(draw: Draw) -> np.ndarray:
     labels = np.concatenate([draw.y, np.full(len(draw.X_unlabelled), -1)])
     return EmbeddingClassifier().fit(draw.X_train, labels).predict(draw.X_test)
 
 
 ALPHAS, SCALES = (0.5, 0.8, 0.95, 0.99), (20.0, 40.0)
-METHODS = {
-    "EmbeddingClassifier": Method(embedding_classifier),
-    "logistic, C = 10": Method(partial(rules.logistic, C=10.0)),
-    "logistic, C = 100": Method(rules.logistic),
-    "prototypes": Method(rules.prototypes),
-    "self-training": Method(rules.self_training),
+UMAP = "umap+logistic"
+METHODS: dict[str, Predict] = {
+    "EmbeddingClassifier": embedding_classifier,
+    "logistic, C = 10": partial(rules.logistic, C=10.0),
+    "logistic, C = 100": rules.logistic,
+    "prototypes": rules.prototypes,
+    "self-training": rules.self_training,
     **{
-        f"label spreading, {alpha:g}{words}": Method(
-            partial(rules.label_spreading, alpha=alpha, equal_masses=bool(words))
+        f"label spreading, {alpha:g}{words}": partial(
+            rules.label_spreading, alpha=alpha, equal_masses=bool(words)
         )
         for words in ("", ", equal masses")
         for alpha in ALPHAS
     },
-    "LaplacianShot": Method(rules.laplacian_shot),
+    "LaplacianShot": rules.laplacian_shot,
     **{
-        f"soft k-means, {scale:g}{words}": Method(
-            partial(rules.soft_kmeans, scale=scale, equal_sizes=bool(words))
+        f"soft k-means, {scale:g}{words}": partial(
+            rules.soft_kmeans, scale=scale, equal_sizes=bool(words)
         )
         for words in ("", ", equal sizes")
         for scale in SCALES
     },
-    "umap+logistic": Method(rules.scaled_logistic, "umap"),
+    UMAP: rules.scaled_logistic,
 }
+"""All but one read the embeddings, and that one UMAP's coordinates."""
 
 
 # UMAP of a set, which all draws share
@@ -157,11 +149,11 @@ def umap_key(data: Embedded) -> str:
 
 def record_key(data: Embedded, method: str, n_labels: int, draw: int) -> str:
     """What stands for all that decides a record."""
-    rows = METHODS[method].rows
     of_package = method == "EmbeddingClassifier"
     code = code_digest(without=frozenset()) if of_package else None
+    rows = umap_key(data) if method == UMAP else None
     parts = [FORM, data.digest, data.X_digest, data.test_digest, data.seed, n_labels, draw, method]
-    return digest_of([*parts, code, rows and umap_key(data), deciding_versions()])
+    return digest_of([*parts, code, rows, deciding_versions()])
 
 
 def score_cell(
@@ -170,17 +162,15 @@ def score_cell(
     """Records of the methods wanted, by name with their keys, of one draw."""
     labelled = labelled_rows(data, n_labels, draw)
     others = np.setdiff1d(np.arange(len(data.y)), labelled)
-    rows_of: dict[str | None, Any] = {None: (data.X, data.X_test), "umap": umap}
     records = []
     with warnings.catch_warnings():
         # scikit-learn asks whether so many classes of so few rows are not a regression.
         warnings.simplefilter("ignore")
         for name, key in wanted.items():
-            method = METHODS[name]
-            X, X_test = rows_of[method.rows]
+            X, X_test = umap if umap and name == UMAP else (data.X, data.X_test)
             start = time.perf_counter()
             draw_of = Draw(X[labelled], data.y[labelled], X[others], X_test, data.n_classes)
-            guess = method.predict(draw_of)
+            guess = METHODS[name](draw_of)
             seconds = time.perf_counter() - start
             record = {"key": key, "set": data.name, "n_labels": n_labels, "draw": draw}
             record |= {"method": name, "accuracy": round(float((guess == data.y_test).mean()), 6)}

@@ -24,10 +24,9 @@ from torch.utils.data import DataLoader
 from data.datasets import Report
 from data.photographs import Photographs
 from data.views import Pairs, as_floats
-from protocol.methods import PAPER_TERMS
 from protocol.networks import ResNetBody
 from protocol.store import Log, code_digest, deciding_versions, digest_of, write_atomically
-from protocol.tasks import seed_of
+from protocol.tasks import rows_of_classes, seed_of
 from rivals import from_embeddings as rules
 from rivals.from_views import fixmatch_loss, nt_xent, optimise
 from rivals.wrappers import normalized_graph, spread_labels, symmetric_graph
@@ -50,7 +49,6 @@ class Setting:
     stride: int  # of the first convolution
     epochs: int  # of the starts
     pairs: int  # a step
-    perturbations: int  # K of the paper's terms, and their images a step
     steps: int  # of fine-tuning
     fixmatch_steps: int  # of FixMatch from a start
 
@@ -61,8 +59,8 @@ class Setting:
 
 
 PRESETS = {
-    "cpu": Setting(5_000, 2_000, 16, 2, 15, 128, 4, 120, fixmatch_steps=150),
-    "hour": Setting(50_000, 10_000, 16, 2, 24, 256, 4, 200, fixmatch_steps=400),
+    "cpu": Setting(5_000, 2_000, 16, 2, 15, 128, 120, fixmatch_steps=150),
+    "hour": Setting(50_000, 10_000, 16, 2, 24, 256, 200, fixmatch_steps=400),
 }
 CELLS: dict[str, dict[str, Any]] = {
     "cpu": {"n_labels": (4, 25), "draws": 3},
@@ -127,9 +125,7 @@ class Bench:
                 f"class {counts.argmin()} has {fewest} training images, and N is {n_labels}; pass "
                 "a smaller --n-labels"
             )
-        order = np.random.default_rng(seed_of(self.seed, draw)).permutation(len(self.data.y))
-        of_classes = (order[self.data.y[order] == c][:n_labels] for c in range(self.data.n_classes))
-        return np.concatenate([*of_classes])
+        return rows_of_classes(self.data.y, n_labels, seed_of(self.seed, draw))
 
     def clock(self) -> float:
         """Seconds: on a CPU those of all its cores that this process had."""
@@ -163,8 +159,8 @@ def _with_head(body: ResNetBody, n_classes: int = 0) -> nn.Module:
     return module.to(next(body.parameters()).device).train()
 
 
-def _learn(bench: Bench, **params: Any) -> ResNetBody:
-    """Coherence of two views of each image; the paper's terms too if their weights are given."""
+def _learn(bench: Bench) -> ResNetBody:
+    """Coherence of two views of each image."""
     body = bench.fresh_body()
     with warnings.catch_warnings():
         # The number of epochs is given: that the loss still falls is no news.
@@ -178,15 +174,8 @@ def _learn(bench: Bench, **params: Any) -> ResNetBody:
             random_state=bench.seed,
             verbose=bench.verbose,
             max_iter=bench.setting.epochs,
-            **params,
         )
     return body
-
-
-def _with_paper(bench: Bench) -> ResNetBody:
-    """The paper's terms beside it, of few networks and images."""
-    n = bench.setting.perturbations
-    return _learn(bench, n_perturbations=n, batch_size=n, **PAPER_TERMS)
 
 
 def _contrastive(bench: Bench) -> ResNetBody:
@@ -208,7 +197,6 @@ def _endless(bench: Bench, size: int) -> Any:
 VIEWS, CONTRASTIVE = "views", "NT-Xent"
 STARTS: dict[str, Callable[[Bench], ResNetBody]] = {
     VIEWS: _learn,
-    "views and the paper's terms": _with_paper,
     CONTRASTIVE: _contrastive,
 }
 

@@ -134,6 +134,12 @@ def tasks_of_runs(
     return tasks
 
 
+def rows_of_classes(y: np.ndarray, n_labels: int, seed: int) -> np.ndarray:
+    """N rows of each class y (n,), or all of a smaller one; fewer are part of more."""
+    order = np.random.default_rng(seed).permutation(len(y))
+    return np.concatenate([order[y[order] == c][:n_labels] for c in np.unique(y)])
+
+
 def fit_seed(task: Task, *, seed: int) -> int:
     """``random_state`` of the fine-tuning on a task, the same for every method and every N."""
     return int(_stream(seed, "fit", task.run, task.index).generate_state(1)[0])

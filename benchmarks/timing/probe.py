@@ -6,7 +6,6 @@ that it reads one more measurement.
 
 import json
 import os
-import resource
 import subprocess
 import sys
 import warnings
@@ -35,18 +34,10 @@ APART = 0.05
 # In the process
 
 
-def _memory() -> tuple[int, int]:
-    """Bytes of this process now, and the most so far; where only the latter is known, twice that.
-
-    ``ru_maxrss`` of a child counts what its parent used before the child's program began, so
-    Linux's own record of this program is read where there is one.
-    """
-    with suppress(OSError):
-        lines = Path("/proc/self/status").read_text().splitlines()
-        fields = dict(line.split(":", 1) for line in lines if ":" in line)
-        return 1024 * int(fields["VmRSS"].split()[0]), 1024 * int(fields["VmHWM"].split()[0])
-    unit = 1 if sys.platform == "darwin" else 1024
-    return (unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,) * 2
+def _memory(field: str) -> int:
+    """Bytes of this process by Linux's record of it: VmRSS now, VmHWM at most."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(1024 * int(line.split()[1]) for line in lines if line.startswith(f"{field}:"))
 
 
 def grown_by(action: Callable[[], Any], device: str = "cpu") -> int:
@@ -59,9 +50,9 @@ def grown_by(action: Callable[[], Any], device: str = "cpu") -> int:
         return torch.cuda.max_memory_reserved() - before
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")  # forget a peak from before
-    before, _ = _memory()
+    before = _memory("VmRSS")
     action()
-    return max(_memory()[1] - before, 0)
+    return max(_memory("VmHWM") - before, 0)
 
 
 def _peak(step: Step, form: str) -> int:
