@@ -99,7 +99,7 @@ RUNS = (
         minus="By HOG features at a separation of 4 minus by pixels at 2",
         beside="fashion-coherence.json"),
     Run("fashion-augmented.json", "Fashion-MNIST, with HOG features and augmentation",
-        f"{COHERENT} {OF_GRADIENTS} 'augmented-*' {FASHION} {GRADED} --separation 4 "
+        f"{COHERENT} {OF_GRADIENTS} augmented-gradients-svm {FASHION} {GRADED} --separation 4 "
         "--augmentation clothes",
         "50 minutes on 2 cores", FASHION_MNIST, OF_TASKS,
         minus=WITHOUT, beside="fashion-gradients.json"),

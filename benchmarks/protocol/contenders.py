@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.decomposition import PCA
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
@@ -29,8 +29,8 @@ from rivals.few_labels import umap_embedding
 CLASSIFIERS = ("rival/rbf-svm", "rival/label-spreading")
 # They take minutes once, or for each task.
 GRAPHS = ("rival/shared-label-spreading", "rival/umap-logistic")
-NETWORKS = ("rival/tuned-scratch",)
-RIVALS = (*CLASSIFIERS, *GRAPHS, *NETWORKS)
+TUNED = "rival/tuned-scratch"
+RIVALS = (*CLASSIFIERS, *GRAPHS, TUNED)
 """Every rival that knows the images as they are."""
 
 # What coherence gets of images, they get: oriented gradients (name -> the rival of the pixels),
@@ -41,14 +41,13 @@ GRADIENTS = {
     "rival/gradients-shared-label-spreading": "rival/shared-label-spreading",
     "rival/gradients-umap-logistic": "rival/umap-logistic",
 }
-AUGMENTED = "rival/augmented-scratch"
 AUGMENTED_GRADIENTS = "rival/augmented-gradients-svm"
-ALL_RIVALS = (*RIVALS, *GRADIENTS, AUGMENTED, AUGMENTED_GRADIENTS)
+ALL_RIVALS = (*RIVALS, *GRADIENTS, AUGMENTED_GRADIENTS)
 
 
 def select_rivals(patterns: Sequence[str], *, augmented: bool, gradients: bool) -> list[str]:
     """The rivals that ``--rivals`` asks for: names or patterns, with or without ``rival/``."""
-    names = [*RIVALS, *(GRADIENTS if gradients else ()), *((AUGMENTED,) if augmented else ())]
+    names = [*RIVALS, *(GRADIENTS if gradients else ())]
     names += [AUGMENTED_GRADIENTS] if gradients and augmented else []
     full = [p if p.startswith("rival/") else f"rival/{p}" for p in patterns]
     return methods.select_names(full, names, what="rival")
@@ -58,7 +57,7 @@ def scratch_of(method: str) -> str | None:
     """The network from scratch that a row is paired with (scratch with itself), if it is one."""
     if method in (*methods.METHODS, *methods.CONVNET_METHODS):
         return f"{method.rpartition('/')[0]}/scratch"
-    return methods.SCRATCH if method in {*NETWORKS, AUGMENTED} else None
+    return methods.SCRATCH if method == TUNED else None
 
 
 # Values
@@ -141,38 +140,20 @@ class Rivals:
             return self._gradients.contender(name, GRADIENTS[name], by_gradients)
         if name in (*CLASSIFIERS, *GRAPHS):
             return self._pixels.contender(name, name, {})
-        if name != AUGMENTED_GRADIENTS:
-            return self._network(name)
+        if name == TUNED:
+            network = self.bench.network
+            scratch = methods.network_contender(methods.SCRATCH, network, self.bench.X)
+            return methods.TUNED[network.classes].contender(scratch, name)
         # An RBF-SVM on fitted features of the labelled rows and of changed copies of them.
         features = [gradients.fit(self.bench.X), self._gradients.pca]
         svm = make_pipeline(*map(FrozenEstimator, features), SVC(C=10.0))
-        trained = wrappers.AugmentedClassifier(svm, self._change, N_COPIES)
+        change: Any = methods.AUGMENTATIONS[self.bench.network.augmentation]
+        trained = wrappers.AugmentedClassifier(svm, change, N_COPIES)
         identity = self._pixels.identity | {"n_components": features[-1].n_components, "C": 10.0}
-        identity |= {"changes": "of each task"} | self._copies | by_gradients
+        identity |= {"changes": "of each task", "n_copies": N_COPIES, "augmentation": repr(change)}
+        identity |= by_gradients
 
         def make(random_state: int) -> BaseEstimator:
             return clone(trained).set_params(random_state=random_state)
 
         return methods.Contender(name, self.bench.X, make, identity)
-
-    @property
-    def _change(self) -> Any:
-        return methods.AUGMENTATIONS[self.bench.network.augmentation]
-
-    @property
-    def _copies(self) -> dict[str, Any]:
-        return {"n_copies": N_COPIES, "augmentation": repr(self._change)}
-
-    def _network(self, name: str) -> methods.Contender:
-        """Scratch, with one thing changed."""
-        network = self.bench.network
-        scratch = methods.network_contender(methods.SCRATCH, network, self.bench.X)
-        if name == "rival/tuned-scratch":
-            return methods.TUNED[network.classes].contender(scratch, name)
-
-        def augmented(pipeline: Pipeline, random_state: int) -> Pipeline:
-            return make_pipeline(
-                wrappers.AugmentedClassifier(pipeline, self._change, N_COPIES, random_state)
-            )
-
-        return methods.variant(scratch, name, augmented, self._copies)

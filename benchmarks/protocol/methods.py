@@ -315,20 +315,6 @@ def contender_of(
     return features_contender(name, X, theta0)
 
 
-def variant(
-    scratch: Contender,
-    name: str,
-    change: Callable[[Pipeline, int], BaseEstimator],
-    identity: dict[str, Any],
-) -> Contender:
-    """Scratch but for one thing: ``change(pipeline, random_state)`` is what is evaluated."""
-
-    def make(random_state: int) -> BaseEstimator:
-        return change(scratch.make(random_state), random_state)
-
-    return Contender(name, scratch.X, make, scratch.identity | {"change": identity})
-
-
 # Scratch with a fine-tuning chosen for few labels
 
 
@@ -341,14 +327,16 @@ class FineTuning:
     weight_decay: float
 
     def contender(self, scratch: Contender, name: str) -> Contender:
-        def change(pipeline: Pipeline, random_state: int) -> Pipeline:
-            return pipeline.set_params(
+        """Scratch but for this fine-tuning."""
+
+        def make(random_state: int) -> BaseEstimator:
+            return scratch.make(random_state).set_params(
                 mlpclassifier__learning_rate_init=self.learning_rate,
                 mlpclassifier__max_iter=self.epochs,
                 mlpclassifier__optimizer__weight_decay=self.weight_decay,
             )
 
-        return variant(scratch, name, change, asdict(self))
+        return Contender(name, scratch.X, make, scratch.identity | {"change": asdict(self)})
 
 
 # By the number of classes: the highest mean accuracy of 27 combinations on runs 4 and 5, of binary
