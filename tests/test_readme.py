@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import sklearn
 import torch
+from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_score
 from sklearn.semi_supervised import LabelSpreading
@@ -127,7 +128,7 @@ def test_own_networks_beat_fresh_weights(capsys, monkeypatch):
     assert as_an_estimator > 0.87  # from fresh weights 0.82 to 0.86
     kept = Theta0.load("theta0.safetensors").arrays["0.weight"]
     assert kept.shape == (16, 1, 3, 3)
-    for net in (left["by_module"], left["by_file"]):
+    for net in (left["by_module"], clone(left["by_module"]), left["by_file"]):
         net.set_params(max_epochs=0).fit(left["rows"], left["y"])
         assert (net.module_[0].weight.detach().numpy() == kept).all()
 
