@@ -7,6 +7,7 @@ import weakref
 import numpy as np
 import pytest
 import torch
+from scipy.sparse import csr_array
 from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neighbors import KNeighborsClassifier
@@ -121,6 +122,22 @@ def test_one_seed_gives_the_same_weights_and_leaves_generators_alone(data, optio
         assert torch.equal(own.get_state(), before[2])
     assert_same(*found[:2])
     assert found[1][0] != found[2][0]
+
+
+WALKS = Coherence(n_neighbors=3, batch_size=16)
+RING = Coherence(graph=csr_array(np.roll(np.eye(len(X)), 1, axis=1)), batch_size=16)
+
+
+def test_what_hands_out_examples_is_read_as_an_array_where_a_graph_needs_it():
+    data, stream = TensorDataset(IMAGES, torch.zeros(64)), Stream(lambda epoch: IMAGES)
+    expected = learned(X, coherence=WALKS)
+    for same in (data, DataLoader(data, 20), stream, DataLoader(stream, 16)):
+        assert_same(learned(same, coherence=WALKS), expected)
+    for params in ({}, {"coherence": RING}):
+        assert_same(learned(data, **params), learned(X, **params))
+    drawn, _, before = learned(Drawing()), torch.rand(1), torch.get_rng_state()
+    assert_same(learned(Drawing()), drawn)
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_the_learning_rate_needs_no_length_of_the_loader():
@@ -356,6 +373,11 @@ AT_ONCE_NOT_FINITE = Stream(lambda epoch: IMAGES if epoch == 0 else NOT_FINITE /
 NO_EXAMPLES = {
     "epoch 2 of.*Let __iter__ .* return a new iterator": once(),
     "gives no examples": DataLoader(Stream(lambda _: []), 16),
+    "Stream cannot be read": Stream(lambda _: []),
+    "TensorDataset cannot be read": TensorDataset(IMAGES[:0]),
+    r"\(1, 8, 8\).*\(1, 6, 6\).*DataLoader cannot be read": DataLoader(
+        [*IMAGES[:32], *torch.zeros(16, 1, 6, 6)], 16
+    ),
     "mini-batches of one example.*DataLoader": DataLoader(IMAGES),
     "no examples; with drop_last=True .*fewer than": DataLoader(IMAGES, 100, drop_last=True),
     "example 5 .*NaN.*mini-batch 2 of epoch 1": DataLoader(NOT_FINITE, 16),
@@ -366,13 +388,10 @@ OF_TWO_SIZES = DataLoader(TensorDataset(IMAGES, IMAGES[..., 1:]), 16)
 REFUSED = [
     *((data, {}, TypeError, words) for words, data in NO_STREAM.items()),
     *((data, {}, ValueError, words) for words, data in NO_EXAMPLES.items()),
+    (Stream(None), {"max_iter": -1}, ValueError, "max_iter"),  # and not after a long reading
+    (DataLoader(IMAGES, 16), {"coherence": RING}, ValueError, "pass its Dataset"),
     (NESTED, PAIRS, TypeError, r"must give \(a, b, ...\).*got \(\(a tensor \(1, 1, 8, 8\)"),
-    (
-        OF_TWO_SIZES,
-        PAIRS,
-        TypeError,
-        r"alike, got .*\(16, 1, 8, 8\) of .*, a tensor \(16, 1, 8, 7\)",
-    ),
+    (OF_TWO_SIZES, PAIRS, TypeError, r"alike, got .*\(16, 1, 8, 8\) of .*\(16, 1, 8, 7\)"),
     (DataLoader(IMAGES, 16), PAIRS, TypeError, r"\(a, b, ...\).*got a tensor \(16, 1"),
     (DataLoader(TWO, 16), {"views": 3}, ValueError, "views must be 1 or 2, got 3"),
     (DataLoader(TWO, 16), {"views": 2}, ValueError, "coherence='auto'"),
