@@ -22,17 +22,8 @@ from sklearn_mmdinit.training.schedule import ByCoherence, ByEpochs, rate_factor
 from sklearn_mmdinit.training.state import State
 
 TERMS = ("loss", "uniformity", "degeneracy", "detachment", "coherence")
-
-
-@pytest.fixture(scope="module")
-def blobs():
-    X, y = make_blobs(240, n_features=6, centers=4, cluster_std=1.0, random_state=3)
-    return StandardScaler().fit_transform(X), y
-
-
-@pytest.fixture(scope="module")
-def X(blobs):
-    return blobs[0]
+X, Y = make_blobs(240, n_features=6, centers=4, cluster_std=1.0, random_state=3)
+X = StandardScaler().fit_transform(X)
 
 
 def small(coherence="auto", **params):
@@ -42,32 +33,32 @@ def small(coherence="auto", **params):
     return MMDInitializer((16, 12), coherence=coherence, **params)
 
 
-def kernel(init, X):
-    """Correlations of the changes of a logit at rows X, when the last layer is perturbed."""
+def kernel(init):
+    """Correlations of the changes of a logit at all rows, when the last layer is perturbed."""
     *body, last = init.to_module().layers()
     with torch.no_grad():
         H = nn.Sequential(*body)(torch.tensor(X, dtype=torch.float32))
         return logit_correlation(H, len(last.bias)).numpy()
 
 
-def test_inputs_of_a_cluster_move_together_and_few_labels_are_enough(blobs):
-    X, y = blobs
+def test_inputs_of_a_cluster_move_together_and_few_labels_are_enough():
     learned = small(max_iter="auto").fit(X)
     assert learned.converged_
-    C = kernel(learned, X)
-    same = y[:, None] == y
+    C = kernel(learned)
+    same = Y[:, None] == Y
     np.fill_diagonal(same, False)
-    off = ~same & ~np.eye(len(y), dtype=bool)
-    fresh = kernel(small(max_iter=0).fit(X), X)
+    off = ~same & ~np.eye(len(Y), dtype=bool)
+    fresh = kernel(small(max_iter=0).fit(X))
     assert C[same].mean() > 0.8
     assert C[off].mean() < 0.4 < fresh[off].mean()
     assert learned.history_[-1]["coherence"] < 0.6 * learned.history_[0]["coherence"]
-    few, binary = [int(np.flatnonzero(y == label)[0]) for label in range(4)], y % 2
-    clf = MLPClassifier(warm_start_from=learned, random_state=0)
-    assert clf.fit(X[few], binary[few]).score(X, binary) > 0.95
+    one_each = [int(np.flatnonzero(label == Y)[0]) for label in range(4)]
+    for few, tuning in ((one_each, "auto"), (np.arange(0, len(X), 20), "paper")):
+        clf = MLPClassifier(warm_start_from=learned, fine_tuning=tuning, random_state=0)
+        assert clf.fit(X[few], Y[few] % 2).score(X, Y % 2) > 0.95
 
 
-def test_the_paper_s_terms_are_added_by_their_weights(X):
+def test_the_paper_s_terms_are_added_by_their_weights():
     assert tuple(small().fit(X).history_[0]) == ("step", "loss", "coherence")
     init = small(degeneracy_weight=0.3, detachment_weight=2.0, uniformity_weight=0.5).fit(X)
     for record in init.history_:
@@ -77,7 +68,7 @@ def test_the_paper_s_terms_are_added_by_their_weights(X):
         assert record["loss"] == pytest.approx(expected, rel=1e-5)
 
 
-def test_pairs_of_one_row_need_no_graph(X):
+def test_pairs_of_one_row_need_no_graph():
     def noise(rows):
         return rows + 0.3 * torch.randn_like(rows)
 
@@ -88,7 +79,7 @@ def test_pairs_of_one_row_need_no_graph(X):
     assert np.isfinite(init.score(X[:2]))
 
 
-def test_a_last_layer_that_is_not_trained_is_zero(X):
+def test_a_last_layer_that_is_not_trained_is_zero():
     weights = dict.fromkeys(PAPER_WEIGHTS, 0.1)
     alone, with_terms = small().fit(X), small(**weights).fit(X)
     assert not alone.coefs_[-1].any()
@@ -110,38 +101,21 @@ def test_a_last_layer_that_is_not_trained_is_zero(X):
     assert tied.theta0_.arrays["last.weight"].any()
 
 
-def test_the_paper_s_fine_tuning_starts_from_no_opinion(blobs):
-    X, y = blobs
-    init, few = small(max_iter="auto").fit(X), np.arange(0, len(X), 20)
-    clf = MLPClassifier(warm_start_from=init, fine_tuning="paper", random_state=0)
-    assert clf.fit(X[few], y[few] % 2).score(X, y % 2) > 0.95
-
-
-N = 40
-
-
-@pytest.fixture
-def ring_batches():
+def test_partners_stay_in_their_component_and_walks_follow_from_seed_and_step_alone():
     # Two rings of twenty rows.
-    ring = np.roll(np.eye(N // 2), 1, axis=1)
-    walk = Walk.on(csr_array(np.kron(np.eye(2), ring)))
-    return RowBatches(np.arange(N)[:, None], 5, 7, np.asarray, PositivePairs(walk, 3.0, seed=7))
-
-
-def test_partners_come_last_and_stay_in_their_component(ring_batches):
-    rows = ring_batches.gathered(ring_batches.order(0), 0)[..., 0]
+    walk = Walk.on(csr_array(np.kron(np.eye(2), np.roll(np.eye(20), 1, axis=1))))
+    pairs = PositivePairs(walk, 3.0, seed=7)
+    batches = RowBatches(np.arange(40)[:, None], 5, 7, np.asarray, pairs)
+    rows = batches.gathered(batches.order(0), 0)[..., 0]
     assert rows.shape == (8, 10)
-    np.testing.assert_array_equal(np.sort(rows[:, :5].ravel()), np.arange(N))
+    np.testing.assert_array_equal(np.sort(rows[:, :5].ravel()), np.arange(40))
     np.testing.assert_array_equal(rows[:, :5] // 20, rows[:, 5:] // 20)
     assert (rows[:, :5] != rows[:, 5:]).mean() > 0.8
-
-
-def test_walks_follow_from_seed_and_step_alone(ring_batches):
-    order = np.random.default_rng(0).permutation(N).reshape(8, 5)
-    whole = ring_batches.gathered(order, 3)
-    parts = [ring_batches.gathered(order[:2], 3), ring_batches.gathered(order[2:], 5)]
+    order = np.random.default_rng(0).permutation(40).reshape(8, 5)
+    whole = batches.gathered(order, 3)
+    parts = [batches.gathered(order[:2], 3), batches.gathered(order[2:], 5)]
     np.testing.assert_array_equal(np.concatenate(parts), whole)
-    assert (ring_batches.gathered(order, 4) != whole).any()
+    assert (batches.gathered(order, 4) != whole).any()
 
 
 def config(n_rows=60_000, **params):
@@ -164,37 +138,32 @@ def test_the_rate_is_constant_and_falls_to_two_per_cent_over_the_last_third():
 
 
 @pytest.mark.parametrize(
-    ("levels", "n_steps"),
+    ("levels", "n_steps", "separation"),
     [
-        ([], 1500),
-        ([1.0, 0.9, 0.8], 1500),  # it may still fall
-        ([1.0, 1.0], 1500),  # 150 steps would be too few
-        ([1.0, 0.9, 0.89], 225),
-        ([1.0, 0.9, 0.8, 0.7, 0.69, 0.5], 375),  # what came later does not count
-        ([0.5, 0.35, 0.3, 0.295], 600),  # rows cluster: twice as long
-        ([0.9**i for i in range(11)] + [0.34], 1500),  # but not longer than that
-        ([0.5, 0.6, 0.7], 225),
-        ([0.9**i for i in range(40)], 1500),
+        ([], 1500, 2.0),
+        ([1.0, 0.9, 0.8], 1500, 2.0),  # it may still fall
+        ([1.0, 1.0], 1500, 2.0),  # 150 steps would be too few
+        ([1.0, 0.9, 0.89], 225, 2.0),
+        ([1.0, 0.9, 0.8, 0.7, 0.69, 0.5], 375, 2.0),  # what came later does not count
+        ([0.5, 0.35, 0.3, 0.295], 600, 2.0),  # rows cluster: twice as long
+        ([0.9**i for i in range(11)] + [0.34], 1500, 2.0),  # but not longer than that
+        ([0.5, 0.6, 0.7], 225, 2.0),
+        ([0.9**i for i in range(40)], 1500, 2.0),
+        # What training on Gaussian noise ends at, by separation: an end.
+        *(([level] * 3, 225, by) for by, level in {0.5: 0.51, 1.0: 0.76, 2.0: 0.9}.items()),
+        # Predictions that move together are none.
+        *(([by] * 4, 1500, by) for by in (1.0, 2.0, 10.0)),
+        *(([by] * 4 + [0.8] * 2, 450, by) for by in (1.0, 2.0, 10.0)),
+        # Nor is a level that a network without inputs reaches.
+        ([1.05] * 4, 1500, 10.0),
+        ([0.95] * 4, 225, 10.0),
     ],
 )
-def test_the_fall_begins_when_the_level_has_stopped_falling(levels, n_steps):
-    assert planned_steps(levels, 225, 2.0) == n_steps
+def test_the_fall_begins_when_the_level_has_stopped_falling(levels, n_steps, separation):
+    assert planned_steps(levels, 225, separation) == n_steps
 
 
-def test_the_limit_of_a_level_follows_the_separation():
-    # What training on Gaussian noise ends at, by separation: an end.
-    for separation, level in {0.5: 0.51, 1.0: 0.76, 2.0: 0.9}.items():
-        assert planned_steps([level] * 2, 100, separation) == 150
-    for separation in (1.0, 2.0, 10.0):  # predictions that move together are none
-        alike = [separation] * 4
-        assert planned_steps(alike, 225, separation) == 1500
-        assert planned_steps([*alike, *[0.8] * 2], 225, separation) == 450
-    # Nor is a level that a network without inputs reaches.
-    assert planned_steps([1.05] * 4, 100, 10.0) == 1500
-    assert planned_steps([0.95] * 4, 100, 10.0) == 150
-
-
-def test_a_network_that_gives_all_rows_the_same_has_not_converged(X):
+def test_a_network_that_gives_all_rows_the_same_has_not_converged():
     module = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
     nn.init.zeros_(module[0].weight.requires_grad_(False))
     nn.init.ones_(module[0].bias)
@@ -203,29 +172,21 @@ def test_a_network_that_gives_all_rows_the_same_has_not_converged(X):
         assert init.fit(X).converged_ is False
 
 
-def frozen(n_frozen):
+@pytest.mark.parametrize("n_frozen", [1, 2, 4])
+def test_a_frozen_last_layer_keeps_its_weights_and_one_before_is_to_be_trained(n_frozen):
     net = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
     for parameter in [net[2].bias, net[2].weight, net[0].bias, net[0].weight][:n_frozen]:
         parameter.requires_grad_(False)
-    return net
-
-
-@pytest.mark.parametrize("n_frozen", [1, 2])
-def test_a_frozen_last_layer_keeps_its_weights(n_frozen, X):
-    net = frozen(n_frozen)
     before = [array.clone() for array in net[2].parameters()]
-    mmd_init_(net, X, coherence="auto", max_iter=1, random_state=0)
-    assert all(map(torch.equal, before, net[2].parameters()))
-
-
-def test_coherence_needs_a_layer_to_train_before_the_last(X):
-    net = frozen(4)
-    net[2].requires_grad_(True)
+    if n_frozen < 4:
+        mmd_init_(net, X, coherence="auto", max_iter=1, random_state=0)
+        assert all(map(torch.equal, before, net[2].parameters()))
+    net[0].requires_grad_(False), net[2].requires_grad_(True)
     with pytest.raises(ValueError, match="coherence needs a hidden layer to train"):
         mmd_init_(net, X, coherence="auto", random_state=0)
 
 
-def test_a_warm_start_goes_on_from_theta0(X):
+def test_a_warm_start_goes_on_from_theta0():
     init = small(warm_start=True).fit(X[:200])
     assert_same_fit(init, small().fit(X[:200]))
     before = init.theta0_.arrays
@@ -243,7 +204,7 @@ def test_a_warm_start_goes_on_from_theta0(X):
 
 
 @pytest.mark.parametrize(("y", "separation"), [(None, 2.0), (np.arange(240) % 2, 1.0)])
-def test_a_warm_start_keeps_the_separation_of_the_first_fit(y, separation, X):
+def test_a_warm_start_keeps_the_separation_of_the_first_fit(y, separation):
     init = small(Coherence(batch_size=40, n_neighbors=5), warm_start=True, max_iter=0)
     assert init.fit(X, y).config_.coherence.separation == separation
     assert init.fit(X).config_.coherence.separation == separation
@@ -257,7 +218,7 @@ def test_a_warm_start_keeps_the_separation_of_the_first_fit(y, separation, X):
         ({"n_classes": 3}, "n_classes is 2, and now it is 3"),
     ],
 )
-def test_a_warm_start_refuses_another_network(changed, words, X):
+def test_a_warm_start_refuses_another_network(changed, words):
     init = small(warm_start=True, max_iter=0).fit(X)
     before = init.theta0_
     with pytest.raises(ValueError, match=f"{words}: keep the network, or pass warm_start=False"):
@@ -268,8 +229,7 @@ def test_a_warm_start_refuses_another_network(changed, words, X):
     init.set_params(warm_start=False).fit(X[:, :5])
 
 
-def test_a_training_that_is_still_falling_and_one_that_collapses_have_warnings(blobs):
-    X, _ = blobs
+def test_a_training_that_is_still_falling_and_one_that_collapses_have_warnings():
     slow = small(max_iter=150 // (len(X) // 40) + 1, learning_rate_init=3e-4)
     with pytest.warns(ConvergenceWarning, match=r"still falling, from .*; try max_iter="):
         assert slow.fit(X).converged_ is False
