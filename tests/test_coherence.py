@@ -21,16 +21,8 @@ from sklearn_mmdinit import Coherence, MLPClassifier, MMDInitializer, RandomAffi
 from sklearn_mmdinit.coherence import fit_embedding, walk_on
 from sklearn_mmdinit.graph.neighbors import neighbor_graph
 
-
-@pytest.fixture(scope="module")
-def digits():
-    X, y = load_digits(return_X_y=True)
-    return X[:400] / 8.0 - 1.0, y[:400]
-
-
-@pytest.fixture(scope="module")
-def X(digits):
-    return digits[0]
+X, Y = load_digits(return_X_y=True)
+X, Y = X[:400] / 8.0 - 1.0, Y[:400]
 
 
 def small(embedding=None, augmentation=None, *, module=None, **params):
@@ -42,8 +34,7 @@ def small(embedding=None, augmentation=None, *, module=None, **params):
     return MMDInitializer(module=module, coherence=coherence, **params)
 
 
-def first_round(**params):
-    return small(random_state=1, **params)
+first_round = partial(small, random_state=1)
 
 
 def ends(walk):
@@ -58,17 +49,20 @@ def test_parameters_are_set_by_name():
     init = MMDInitializer(coherence="auto")
     with pytest.raises(ValueError, match="foo"):
         init.set_params(coherence__foo=1)
-    assert init.coherence == "auto", "what is refused leaves it as it is"
+    name = "warm_start_from__coherence__separation"
+    clf = clone(MLPClassifier(warm_start_from=init)).set_params(**{name: 1.5})
+    assert clone(clf).get_params()[name] == 1.5
+    assert init.coherence == "auto", "what is refused, or of a clone, leaves it as it is"
 
 
-def test_the_rows_themselves_are_no_embedding_whatever_their_size(X):
+def test_the_rows_themselves_are_no_embedding_whatever_their_size():
     plain = small().fit(X)
     assert plain.embedding_ is None
     for power in (0, -80, 70):
         assert_same_fit(small(FunctionTransformer(partial(np.multiply, 2.0**power))).fit(X), plain)
 
 
-def test_it_is_a_graph_among_what_it_makes_of_the_rows(X):
+def test_it_is_a_graph_among_what_it_makes_of_the_rows():
     first = first_round().fit(X)
     graph = neighbor_graph(first.transform(X), n_neighbors=5)
     by_hand = small().set_params(coherence__graph=graph).fit(X)
@@ -77,7 +71,7 @@ def test_it_is_a_graph_among_what_it_makes_of_the_rows(X):
     assert by_hand.history_ != small().fit(X).history_
 
 
-def test_a_frozen_embedding_gets_the_column_names_that_it_was_fitted_to(X):
+def test_a_frozen_embedding_gets_the_column_names_that_it_was_fitted_to():
     names = [f"pixel {i}" for i in range(64)]
     frame = pd.DataFrame(X, columns=names)
     columns = ColumnTransformer([("half", PCA(3, random_state=0), names[:32])]).fit(frame)
@@ -87,7 +81,7 @@ def test_a_frozen_embedding_gets_the_column_names_that_it_was_fitted_to(X):
     assert_same_fit(by_name, small().set_params(coherence__graph=by_hand).fit(X))
 
 
-def test_it_is_cloned_and_fitted_once(X):
+def test_it_is_cloned_and_fitted_once():
     mine = first_round()
     second = small(mine).fit(X)
     assert not hasattr(mine, "theta0_")
@@ -99,7 +93,7 @@ def test_it_is_cloned_and_fitted_once(X):
     assert second.embedding_ is not fitted, "fit begins anew"
 
 
-def test_other_rows_are_scored_by_the_same_embedding(X):
+def test_other_rows_are_scored_by_the_same_embedding():
     coherence = Coherence(n_neighbors=5, embedding=PCA(3, random_state=0))
     fitted = fit_embedding(coherence, X, 0)
     others, plain = X[200:] + 0.1, Coherence(n_neighbors=5)
@@ -108,29 +102,28 @@ def test_other_rows_are_scored_by_the_same_embedding(X):
     assert (found != ends(walk_on(plain, None, others))).any()
 
 
-def test_a_module_is_given_its_rows_in_their_shape(X):
-    X = X.reshape(-1, 1, 8, 8)
+def test_a_module_is_given_its_rows_in_their_shape():
+    images = X.reshape(-1, 1, 8, 8)
     net = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(144, 2))
     params = {"max_iter": 1, "random_state": 0}
     first = first_round(module=net, max_iter=1)
-    second = small(first, module=net, **params).fit(X)
-    assert second.embedding_.transform(X).shape == (400, 144)
-    assert mmd_init_(net, X, coherence=second.coherence, **params) == second.history_
-    once = small(module=net, **params).fit(X)
+    second = small(first, module=net, **params).fit(images)
+    assert second.embedding_.transform(images).shape == (400, 144)
+    assert mmd_init_(net, images, coherence=second.coherence, **params) == second.history_
+    once = small(module=net, **params).fit(images)
     assert once.history_ != second.history_
     # What an embedding makes of an image may have axes too.
-    assert_same_fit(small(FunctionTransformer(), module=net, **params).fit(X), once)
+    assert_same_fit(small(FunctionTransformer(), module=net, **params).fit(images), once)
 
 
-def test_rounds_of_rounds_and_their_parameters(digits):
-    X, y = digits
+def test_rounds_of_rounds_and_their_parameters():
     third = small(small(first_round(max_iter=1), max_iter=1), max_iter=1)
     name = "coherence__embedding__coherence__embedding__coherence__walk_length"
     assert third.get_params()[name] == 5.0
     third.fit(X)
     assert third.embedding_.embedding_.embedding_ is None
     clf = MLPClassifier(warm_start_from=clone(third), max_iter=2, random_state=0)
-    grid = GridSearchCV(clf, {f"warm_start_from__{name}": [2.0, 9.0]}, cv=2).fit(X, y > 4)
+    grid = GridSearchCV(clf, {f"warm_start_from__{name}": [2.0, 9.0]}, cv=2).fit(X, Y > 4)
     chosen = clone(grid.best_estimator_).get_params()[f"warm_start_from__{name}"]
     assert chosen == grid.best_params_[f"warm_start_from__{name}"]
 
@@ -140,21 +133,20 @@ class Unfitted(StandardScaler):
         pytest.fail("is fitted")
 
 
-def test_random_states_of_none_follow_from_the_initializer_s(digits):
-    X, y = digits
+def test_random_states_of_none_follow_from_the_initializer_s():
     embedding = make_pipeline(StandardScaler(), first_round().set_params(random_state=None))
     whole = small(embedding).fit(X)
     assert_same_fit(small(embedding).fit(X), whole)
     assert small(embedding, random_state=2).fit(X).history_ != whole.history_
     clf = MLPClassifier(warm_start_from=small(embedding), max_iter=1, random_state=0)
-    first, again = (clone(clf).fit(X, y > 4).predict_proba(X) for _ in range(2))
+    first, again = (clone(clf).fit(X, Y > 4).predict_proba(X) for _ in range(2))
     np.testing.assert_array_equal(first, again)
     # What is frozen keeps its own.
     frozen = make_pipeline(FrozenEstimator(first_round().set_params(random_state=None).fit(X)))
     assert small(frozen).fit(X).embedding_[0].random_state is None
 
 
-def test_an_augmentation_that_changes_nothing_is_none(X):
+def test_an_augmentation_that_changes_nothing_is_none():
     plain, same = small().fit(X), small(None, lambda rows: rows).fit(X)
     assert_same_fit(plain, same)
     assert plain.score(X) == same.score(X) != small(None, RandomAffine()).fit(X).score(X)
@@ -165,7 +157,7 @@ def twice(x):
 
 
 @pytest.mark.parametrize("augmentation", [nn.Dropout(0.3), twice])
-def test_draws_of_a_module_or_function_follow_from_the_seed(augmentation, X):
+def test_draws_of_a_module_or_function_follow_from_the_seed(augmentation):
     before = torch.get_rng_state()
     whole, plain = small(None, augmentation).fit(X), small().fit(X)
     assert torch.equal(torch.get_rng_state(), before), "the user's generator has not moved"
@@ -176,7 +168,7 @@ def test_draws_of_a_module_or_function_follow_from_the_seed(augmentation, X):
     assert whole.history_ != plain.history_
 
 
-def test_the_inputs_of_pairs_are_tensors_with_draws_of_their_own(X):
+def test_the_inputs_of_pairs_are_tensors_with_draws_of_their_own():
     seen = []
 
     class Looks(nn.Module):
@@ -200,7 +192,7 @@ def test_the_inputs_of_pairs_are_tensors_with_draws_of_their_own(X):
         (nn.Linear(3, 3), RuntimeError, r"was given a tensor .*\(64, 64\) of .* on cpu"),
     ],
 )
-def test_what_changes_tensors_otherwise_is_named(augmentation, kind, match, X):
+def test_what_changes_tensors_otherwise_is_named(augmentation, kind, match):
     with pytest.raises(kind, match=match):
         small(Unfitted(), augmentation).fit(X)
     with pytest.raises((ValueError, RuntimeError), match="shape"):
