@@ -22,6 +22,7 @@ from test_checkpoint import before_steps, interrupted_at
 
 # 80 rows by 16: five steps an epoch, and a window.
 BATCH, STEPS = 16, 5
+X = StandardScaler().fit_transform(load_digits().data[: BATCH * STEPS])
 NORMALIZED = {"module": normalized_mlp(64, 12, 8, 2)}
 BATCH_NORM = pytest.mark.parametrize("params", [{}, NORMALIZED])
 
@@ -29,11 +30,6 @@ BATCH_NORM = pytest.mark.parametrize("params", [{}, NORMALIZED])
 @pytest.fixture(autouse=True)
 def windows_of_an_epoch(window):
     window(STEPS)
-
-
-@pytest.fixture(scope="module")
-def X():
-    return StandardScaler().fit_transform(load_digits().data[: BATCH * STEPS])
 
 
 def tiny(**params):
@@ -76,7 +72,7 @@ def test_a_layer_that_the_first_mini_batch_does_not_reach_resumes_its_training(t
 
 @pytest.mark.filterwarnings("ignore:X is not scaled")
 @pytest.mark.parametrize("n", [80, 37])
-def test_an_epoch_visits_every_row_once_in_an_order_of_its_own(n, X):
+def test_an_epoch_visits_every_row_once_in_an_order_of_its_own(n):
     seen, numbered = [], X[:n].copy()
     numbered[:, 0] = np.arange(n)
 
@@ -91,7 +87,7 @@ def test_an_epoch_visits_every_row_once_in_an_order_of_its_own(n, X):
     assert set(orders.ravel()) == set(range(n)), "it is not always the same ones that wait"
 
 
-def test_a_fit_that_fails_or_is_interrupted_leaves_no_trace(X, window):
+def test_a_fit_that_fails_or_is_interrupted_leaves_no_trace(window):
     window(6)
     init = tiny(coherence=Coherence(batch_size=BATCH, n_neighbors=5, embedding=PCA(3))).fit(X)
     before, score = joblib.hash(init), init.score(X)
@@ -105,37 +101,27 @@ def test_a_fit_that_fails_or_is_interrupted_leaves_no_trace(X, window):
     assert joblib.hash(init) == before
 
 
-def test_random_state_decides_all(X):
-    first = tiny(random_state=3).fit(X)
-    assert_same_fit(tiny(random_state=np.random.RandomState(3)).fit(X), first)
+def global_generators():
+    return joblib.hash((np.random.get_state(), torch.get_rng_state().numpy()))  # noqa: NPY002
+
+
+def test_random_state_decides_all_and_global_generators_nothing():
+    first, _, before = tiny(random_state=3).fit(X), torch.rand(1), global_generators()
+    init = tiny(**NORMALIZED).fit(X)
+    init.score(X)
+    init.transform(X)
     assert joblib.hash(tiny(random_state=3).fit(X)) == joblib.hash(first)
+    assert_same_fit(tiny(random_state=np.random.RandomState(3)).fit(X), first)
+    assert global_generators() == before
     for other in (4, np.random.RandomState(4), None):
         different = tiny(random_state=other).fit(X)
         assert not np.array_equal(different.coefs_[0], first.coefs_[0])
         assert different.loss_curve_ != first.loss_curve_
-
-
-def global_generators():
-    name, keys, *rest = np.random.get_state()  # noqa: NPY002
-    return name, keys.tobytes(), rest, torch.random.get_rng_state().numpy().tobytes()
-
-
-def test_global_generators_are_left_alone_and_have_no_influence(X):
-    before = global_generators()
-    init = tiny(**NORMALIZED).fit(X)
-    init.score(X)
-    init.transform(X)
-    assert global_generators() == before
-    tiny(random_state=None).fit(X)
     assert global_generators() != before, "None is NumPy's own, as everywhere in scikit-learn"
-    first = tiny().fit(X)
-    with torch.random.fork_rng():
-        torch.manual_seed(99)
-        assert_same_fit(tiny().fit(X), first)
 
 
 @BATCH_NORM
-def test_theta0_is_where_the_best_window_ends(params, X):
+def test_theta0_is_where_the_best_window_ends(params):
     weights = []
     with before_steps(lambda n, optimizer: weights.append(copies_of(optimizer))):
         init = tiny(learning_rate_init=0.05, max_iter=8, **params).fit(X)
@@ -148,7 +134,7 @@ def test_theta0_is_where_the_best_window_ends(params, X):
     assert all(torch.equal(a, b) for a, b in zip(parameters, end, strict=True))
 
 
-def test_a_window_is_the_mean_of_its_steps_and_nothing_else(X, window):
+def test_a_window_is_the_mean_of_its_steps_and_nothing_else(window):
     window(1)
     steps = tiny(max_iter=4).fit(X).history_
     window(3)
@@ -161,15 +147,12 @@ def test_a_window_is_the_mean_of_its_steps_and_nothing_else(X, window):
             assert record[name] == pytest.approx(mean, rel=1e-5)
 
 
-def test_a_first_window_that_never_ends_is_recorded_and_gives_theta0(X, window):
+def test_a_window_that_never_ends_is_recorded_and_the_best_if_it_is_the_first(window):
     window(1000)
     short = tiny().fit(X)
     assert [record["step"] for record in short.history_] == [3 * STEPS]
     window(3 * STEPS)
     assert_same_fit(short, tiny().fit(X))
-
-
-def test_a_last_window_that_never_ends_is_recorded_but_is_not_the_best(X, window):
     window(2 * STEPS)
     init, exact = tiny().fit(X), tiny(max_iter=2).fit(X)
     assert [record["step"] for record in init.history_] == [2 * STEPS, 3 * STEPS]
@@ -177,7 +160,7 @@ def test_a_last_window_that_never_ends_is_recorded_but_is_not_the_best(X, window
     assert_same_arrays(init.theta0_, exact.theta0_)
 
 
-def test_no_epoch_at_all_gives_the_random_weights(X):
+def test_no_epoch_at_all_gives_the_random_weights():
     init = tiny(max_iter=0).fit(X)
     assert (init.history_, init.loss_curve_, init.n_iter_) == ([], [], 0)
     assert init.best_loss_ == np.inf
@@ -213,7 +196,7 @@ def test_each_sampler_has_the_figures_of_version_0_1(sampler, n_classes, best_lo
     assert init.score(X[:200]) == pytest.approx(score, rel=1e-3)
 
 
-def test_with_coherence_running_statistics_are_those_of_all_rows_of_pairs(X):
+def test_with_coherence_running_statistics_are_those_of_all_rows_of_pairs():
     # As without the paper's terms, which look at two rows: a pass of these alone has other ones.
     of_terms = [
         tiny(
@@ -234,7 +217,7 @@ def test_with_coherence_running_statistics_are_those_of_all_rows_of_pairs(X):
         np.testing.assert_allclose(beside[name], value, atol=1e-6, err_msg=name)
 
 
-def test_running_statistics_are_those_of_the_mini_batches_and_part_of_theta0(X):
+def test_running_statistics_are_those_of_the_mini_batches_and_part_of_theta0():
     # So small a learning rate that float32 weights of ordinary size stay what they are.
     init = tiny(**NORMALIZED, learning_rate_init=1e-12, batch_size=len(X)).fit(X)
     mean, var, arrays = np.zeros(12), np.ones(12), init.theta0_.arrays
@@ -249,7 +232,7 @@ def test_running_statistics_are_those_of_the_mini_batches_and_part_of_theta0(X):
 
 
 @BATCH_NORM
-def test_score_is_a_function_of_whole_mini_batches_and_changes_nothing(params, X):
+def test_score_is_a_function_of_whole_mini_batches_and_changes_nothing(params):
     init = tiny(**params).fit(X)
     before = joblib.hash(init)
     score = init.score(X)
@@ -272,7 +255,7 @@ def huge_weights(parameter):
 
 @pytest.mark.parametrize("coherence", [None, Coherence(batch_size=BATCH, n_neighbors=5)])
 @pytest.mark.parametrize("diverge", [nan_gradients, huge_weights])
-def test_a_training_that_diverges_later_leaves_the_best_window(diverge, coherence, X, window):
+def test_a_training_that_diverges_later_leaves_the_best_window(diverge, coherence, window):
     def act(number, optimizer):
         for parameter in optimizer.param_groups[0]["params"] if number == 9 else ():
             diverge(parameter)
@@ -290,7 +273,7 @@ def test_a_training_that_diverges_later_leaves_the_best_window(diverge, coherenc
     assert all(map(torch.equal, init.to_module().parameters(), weights[6]))
 
 
-def test_a_loss_that_ends_far_above_where_it_began_is_a_warning(X, window):
+def test_a_loss_that_ends_far_above_where_it_began_is_a_warning(window):
     window(2 * STEPS)
     with pytest.warns(ConvergenceWarning, match="in the best window.*smaller learning"):
         tiny(learning_rate_init=1.0).fit(X)
@@ -304,7 +287,7 @@ FORWARD = {
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
-def test_hidden_activations_are_those_of_a_numpy_network(activation, X):
+def test_hidden_activations_are_those_of_a_numpy_network(activation):
     init, H = tiny(activation=activation).fit(X), X
     for i in range(2):
         H = FORWARD[activation](H @ init.coefs_[i] + init.intercepts_[i])
@@ -318,22 +301,22 @@ def test_hidden_activations_are_those_of_a_numpy_network(activation, X):
     np.testing.assert_allclose(logits, expected, rtol=1e-4, atol=1e-4)
 
 
-def test_a_data_frame_gives_names_of_features(X):
-    X, names = X[:, :6], list("abcdef")
-    frame = pd.DataFrame(X, columns=names, index=np.arange(len(X)) + 7)
+def test_a_data_frame_gives_names_of_features():
+    rows, names = X[:, :6], list("abcdef")
+    frame = pd.DataFrame(rows, columns=names, index=np.arange(len(rows)) + 7)
     init = tiny().set_output(transform="pandas").fit(frame)
     assert init.feature_names_in_.tolist() == names
-    assert_same_fit(init, tiny().fit(X))
+    assert_same_fit(init, tiny().fit(rows))
     for out in (init.transform(frame), clone(init).fit_transform(frame)):
         assert out.columns.tolist() == [f"mmdinitializer{i}" for i in range(8)]
         assert out.index.equals(frame.index)
     with pytest.raises(ValueError, match="feature names should match"):
         init.transform(frame[names[::-1]])
-    of_polars = tiny().fit(pl.DataFrame(X, schema=names, orient="row"))
+    of_polars = tiny().fit(pl.DataFrame(rows, schema=names, orient="row"))
     assert of_polars.feature_names_in_.tolist() == names
 
 
-def test_fewer_rows_than_a_mini_batch_are_one(X, window):
+def test_fewer_rows_than_a_mini_batch_are_one(window):
     window(1)
     params = NORMALIZED | {"max_iter": 3}
     init = tiny(batch_size=1000, **params).fit(X[:2])
@@ -341,7 +324,7 @@ def test_fewer_rows_than_a_mini_batch_are_one(X, window):
     assert_same_fit(tiny(batch_size=2, **params).fit(X[:2]), init)
 
 
-def test_verbose_shows_a_bar_on_stderr(X, capsys):
+def test_verbose_shows_a_bar_on_stderr(capsys):
     tiny().fit(X).score(X)
     assert capsys.readouterr() == ("", "")
     tiny(verbose=True, max_iter=2).fit(X)
@@ -350,7 +333,7 @@ def test_verbose_shows_a_bar_on_stderr(X, capsys):
     assert all(part in err for part in ("10/10", "loss="))
 
 
-def test_nothing_works_after_a_first_fit_that_failed(X):
+def test_nothing_works_after_a_first_fit_that_failed():
     init = tiny(learning_rate_init=1e30)
     with pytest.raises(ValueError, match="not finite"):
         init.fit(X)
@@ -378,13 +361,6 @@ def test_the_number_of_classes_is_that_of_labels(y, n_classes):
     init = MMDInitializer((3,), max_iter=0, random_state=0)
     assert init.fit(X, y).config_.n_classes == n_classes
     assert init.set_params(n_classes=5).fit(X, y).config_.n_classes == 5
-
-
-def test_labels_are_one_for_each_row():
-    X, init = np.zeros((24, 4)), MMDInitializer((3,), max_iter=0)
-    for fit in (init.fit, init.fit_transform):
-        with pytest.raises(ValueError, match=r"\[24, 20\]"):
-            fit(X, np.arange(20) % 2)
 
 
 @pytest.mark.parametrize("params", [{}, {"coherence": "auto"}])
