@@ -31,6 +31,7 @@ EITHER = (ValueError, TypeError)
 
 X, y = np.random.default_rng(0).normal(size=(24, 4)), np.arange(24) % 2
 IMAGES = torch.zeros(3, 64)
+PHOTOGRAPHS = torch.rand(4, 3, 8, 8, generator=torch.Generator().manual_seed(0))
 SHORT = {"n_perturbations": 4, "max_iter": 1, "random_state": 0}
 DATA = {"X", "y", "sample_weight"}
 
@@ -73,6 +74,10 @@ def unfitted(name):
 
 def affine(images=IMAGES, **params):
     return mm.RandomAffine(**params)(images)
+
+
+def view(images=PHOTOGRAPHS, **params):
+    return mm.RandomView(**params)(images)
 
 
 def gradients(X=IMAGES, **params):
@@ -155,7 +160,9 @@ table(
     ("checkpoint", (3,), ValueError),
     ("checkpoint", ("training.pt",), ValueError),
     ("random_state", (None,), ValueError, {"checkpoint": "x.safetensors"}),
+    ("y", (y[:20],), ValueError, r"\[24, 20\]"),
 )
+table(mm.MMDInitializer().fit_transform, ("y", (y[:20],), ValueError, r"\[24, 20\]"), X=X)
 
 EMBEDDED = {
     r"embedding.*\(5, 2\)": lambda X: np.ones((5, 2)),
@@ -237,6 +244,21 @@ table(
     ("images", (IMAGES.numpy(),), TypeError),
     ("images", OTHER_SHAPES, ValueError, "image_shape"),
 )
+NO_PHOTOGRAPHS = {
+    r"shape \(4, 2, 8, 8\)": PHOTOGRAPHS[:, :2],
+    r"shape \(4, 8, 8, 3\)": PHOTOGRAPHS.permute(0, 2, 3, 1),
+    "torch.uint8.*divide bytes": PHOTOGRAPHS.byte(),
+    "values from 0 to 1, got values from -.*standardize in the mod": PHOTOGRAPHS - 0.5,
+    "divide bytes by 255": 255 * PHOTOGRAPHS,
+    "from nan to nan": PHOTOGRAPHS * NAN,
+}
+table(
+    view,
+    ("least_area color gray", (-0.1, 1.5), ValueError),
+    ("least_area", (0.0,), ValueError),
+    ("images", (PHOTOGRAPHS.numpy(),), TypeError),
+    ("images", NO_PHOTOGRAPHS, ValueError),
+)
 table(
     gradients,
     *numbers("cell_size n_orientations floor", -1),
@@ -277,6 +299,14 @@ table(
     of_module,
     ("activation", ("tanh",), ValueError, {"module": Pooled}),
     ("module__n_classes", (1,), ValueError, "Pooled", {"module": Pooled}),
+)
+
+# Losses and the objective.
+table(
+    mm.MMDObjective,
+    ("n_perturbations", (2.5,), ValueError),
+    ("uniformity_weight detachment_weight", (-1, "1"), ValueError),
+    ("perturbation_scale sampler generator", (0,), ValueError),
 )
 
 # Rows: what scikit-learn does not check. Its own errors are those of its own tests.

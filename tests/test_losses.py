@@ -213,7 +213,7 @@ def test_derivatives_by_finite_differences(name):
 def test_what_is_differentiable_once_says_so():
     P = uniform_simplex(6, 3, 3).requires_grad_()
     for loss in (uniformity(P, uniform_simplex(5, 3)), coherence(P[..., 0], 3)):
-        with pytest.raises(RuntimeError, match="differentiable once"):
+        with pytest.raises(RuntimeError, match="differentiable once; call backward without"):
             torch.autograd.grad(loss, P, create_graph=True)
 
 

@@ -294,27 +294,3 @@ def test_what_is_changed_has_the_shape_and_type_of_images_and_differs(change, n_
     assert torch.equal(images, before)
     assert all(0.0 <= float(view.min()) <= float(view.max()) <= 1.0 for view in found)
     assert change(images[:0]).shape == (0, *shape[1:])
-
-
-@pytest.mark.parametrize(
-    ("images", "match"),
-    [
-        (torch.rand(4, 2, 8, 8), r"shape \(4, 2, 8, 8\)"),
-        (torch.rand(4, 8, 8, 3), r"shape \(4, 8, 8, 3\)"),
-        (torch.zeros(4, 3, 8, 8, dtype=torch.uint8), "torch.uint8.*divide bytes by"),
-        (torch.randn(4, 3, 8, 8), "values from 0 to 1, got values from -.*standardize in the mod"),
-        (255 * torch.rand(4, 3, 8, 8), "divide bytes by 255"),
-        (torch.full((4, 3, 8, 8), float("nan")), "from nan to nan"),
-    ],
-)
-def test_what_is_no_photograph_is_refused(images, match):
-    with pytest.raises(ValueError, match=match):
-        RandomView()(images)
-
-
-def test_a_view_takes_tensors_and_valid_parameters_alone():
-    with pytest.raises(TypeError, match="images"):
-        RandomView()(np.zeros((4, 3, 8, 8)))
-    for name, value in (("least_area", 0.0), ("color", 1.5), ("gray", -0.1)):
-        with pytest.raises(ValueError, match=name):
-            clone(RandomView()).set_params(**{name: value})(torch.rand(4, 3, 8, 8))
