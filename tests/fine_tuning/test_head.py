@@ -13,19 +13,15 @@ from helpers import seeded
 from nets import Conv, digit_images
 from sklearn_mmdinit import MLPClassifier, MMDInitializer, NetClassifier, linear_probe_
 
+X, y = load_iris(return_X_y=True)
+X = ((X - X.mean(axis=0)) / X.std(axis=0)).astype(np.float32)
 HEAD_ALONE = {"fine_tuning": "head-first", "max_iter": 0, "random_state": 0}
 
 
 @pytest.fixture(scope="module")
-def data():
-    X, y = load_iris(return_X_y=True)
-    return ((X - X.mean(axis=0)) / X.std(axis=0)).astype(np.float32), y
-
-
-@pytest.fixture(scope="module")
-def init(data):
+def init():
     init = MMDInitializer((8,), n_classes=3, n_perturbations=4, max_iter=1, random_state=0)
-    return init.fit(data[0])
+    return init.fit(X)
 
 
 def hidden_of(initializer, X):
@@ -43,48 +39,46 @@ def regression(features, y, **params):
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_the_last_layer_is_a_logistic_regression(n_classes, data, init):
-    X, y = (part[data[1] < n_classes] for part in data)
-    initializer = clone(init).set_params(n_classes=n_classes).fit(X)
+def test_the_last_layer_is_a_logistic_regression(n_classes, init):
+    rows, labels = X[y < n_classes], y[y < n_classes]
+    initializer = clone(init).set_params(n_classes=n_classes).fit(rows)
     # It is fitted to features of unit norm, and then gets hidden activations with their norms.
-    fitted = regression(initializer.transform(X), y)
-    expected = fitted.predict_proba(of_mean_norm_one(hidden_of(initializer, X)))
-    clf = MLPClassifier(warm_start_from=initializer, **HEAD_ALONE)
-    np.testing.assert_allclose(clf.fit(X, y).predict_proba(X), expected, atol=2e-3)
+    fitted = regression(initializer.transform(rows), labels)
+    expected = fitted.predict_proba(of_mean_norm_one(hidden_of(initializer, rows)))
+    clf = MLPClassifier(warm_start_from=initializer, **HEAD_ALONE).fit(rows, labels)
+    np.testing.assert_allclose(clf.predict_proba(rows), expected, atol=2e-3)
 
 
-def test_a_last_layer_without_bias_is_a_regression_without_intercept(data):
-    X, y = data[0], np.arange(150) % 10 == 0
+def test_a_last_layer_without_bias_is_a_regression_without_intercept():
+    rare = np.arange(150) % 10 == 0
     net = nn.Sequential(*seeded(lambda: (nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2, bias=False))))
     clf = NetClassifier(net, **HEAD_ALONE)
     with torch.no_grad():
         H = net[:2](torch.from_numpy(X)).numpy()
-    fitted = LogisticRegression(C=100, fit_intercept=False, max_iter=10_000).fit(normalize(H), y)
+    fitted = LogisticRegression(C=100, fit_intercept=False, max_iter=10_000).fit(normalize(H), rare)
     expected = fitted.predict_proba(of_mean_norm_one(H))
-    np.testing.assert_allclose(clf.fit(X, y).predict_proba(X), expected, atol=2e-3)
+    np.testing.assert_allclose(clf.fit(X, rare).predict_proba(X), expected, atol=2e-3)
 
 
-def test_layers_before_the_last_one_keep_their_weights(data, init):
-    clf = MLPClassifier(warm_start_from=init, **HEAD_ALONE).fit(*data)
+def test_layers_before_the_last_one_keep_their_weights(init):
+    clf = MLPClassifier(warm_start_from=init, **HEAD_ALONE).fit(X, y)
     np.testing.assert_array_equal(clf.coefs_[0], init.coefs_[0])
     assert (clf.coefs_[1] != init.coefs_[1]).any()
     for weights, start in zip(clf.theta0_.coefs, init.coefs_, strict=True):
         np.testing.assert_array_equal(weights, start)
 
 
-def test_any_module_whose_logits_come_from_a_linear_layer(data):
+def test_any_module_whose_logits_come_from_a_linear_layer():
     images = digit_images(60, 3)
     clf = NetClassifier(Conv(3, width=16), **HEAD_ALONE)
     assert clf.fit(*images).score(*images) > 0.9
-    X, y = data
     net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3), nn.LogSoftmax(1))
-    with pytest.raises(
-        ValueError, match=r"head-first.*Sequential do not; pass fine_tuning='paper'"
-    ):
+    words = "head-first.*Sequential do not; pass fine_tuning='paper'"
+    with pytest.raises(ValueError, match=words):
         NetClassifier(net, **HEAD_ALONE).fit(X, y)
 
 
-def test_a_layer_that_shares_its_weights_is_not_fitted_first(data):
+def test_a_layer_that_shares_its_weights_is_not_fitted_first():
     """Fitting it would replace the weights of the first layer."""
 
     class Tied(nn.Module):
@@ -97,15 +91,15 @@ def test_a_layer_that_shares_its_weights_is_not_fitted_first(data):
             return self.last(torch.relu(self.middle(self.first(X))))
 
     init = MMDInitializer(module=Tied(), coherence="auto", max_iter=1, random_state=0)
-    clf = NetClassifier(warm_start_from=init.fit(data[0]), random_state=0, max_iter=0)
-    assert clf.fit(*data).fine_tuning_ == "paper"
+    clf = NetClassifier(warm_start_from=init.fit(X), random_state=0, max_iter=0)
+    assert clf.fit(X, y).fine_tuning_ == "paper"
     weight = clf.net_.module_.first.weight.detach().numpy()
     np.testing.assert_array_equal(weight, init.theta0_.arrays["first.weight"])
 
 
-def test_auto_fits_the_head_first_where_weights_are_learned(data, init):
+def test_auto_fits_the_head_first_where_weights_are_learned(init):
     def chosen(**params):
-        clf = MLPClassifier(random_state=0, **params).fit(*data)
+        clf = MLPClassifier(random_state=0, **params).fit(X, y)
         return clf.fine_tuning_, clf.n_iter_, clf.net_.lr, clf.best_validation_loss_ is None
 
     fresh = chosen(warm_start_from=None)
@@ -117,8 +111,7 @@ def test_auto_fits_the_head_first_where_weights_are_learned(data, init):
     assert chosen(warm_start_from=init, max_iter=3, learning_rate_init=0.1)[1:3] == (3, 0.1)
 
 
-def test_rows_weigh_in_the_regression(data, init):
-    X, y = data
+def test_rows_weigh_in_the_regression(init):
     weights = 1.0 + (y == 1)
     clf = MLPClassifier(warm_start_from=init, **HEAD_ALONE).fit(X, y, sample_weight=weights)
     fitted = regression(init.transform(X), y, sample_weight=weights / weights.mean())
@@ -126,8 +119,7 @@ def test_rows_weigh_in_the_regression(data, init):
     np.testing.assert_allclose(clf.predict_proba(X), expected, atol=5e-3)
 
 
-def test_a_class_without_weight_is_never_predicted(data, init):
-    X, y = data
+def test_a_class_without_weight_is_never_predicted(init):
     clf = MLPClassifier(warm_start_from=init, class_weight={2: 0.0}, **HEAD_ALONE).fit(X, y)
     assert set(clf.predict(X)) == {0, 1}
     assert clf.predict_proba(X[y < 2])[:, 2].max() < 0.1
@@ -155,13 +147,13 @@ def with_head(change):
         lambda layer: layer.requires_grad_(False),
     ],
 )
-def test_a_head_that_is_no_plain_learned_layer_stays(change, data):
+def test_a_head_that_is_no_plain_learned_layer_stays(change):
     clf = with_head(change)
     with pytest.raises(ValueError, match=r"a plain nn\.Linear that is learned"):
-        clf.fit(*data)
+        clf.fit(X, y)
     start = MMDInitializer(module=clf.module, n_perturbations=4, max_iter=1, random_state=0)
-    clf.set_params(module=None, warm_start_from=start.fit(data[0]), fine_tuning="auto")
-    assert clf.fit(*data).fine_tuning_ == "paper"
+    clf.set_params(module=None, warm_start_from=start.fit(X), fine_tuning="auto")
+    assert clf.fit(X, y).fine_tuning_ == "paper"
 
 
 class ByName(nn.Module):
@@ -175,31 +167,16 @@ class ByName(nn.Module):
         return self.head(input=self.norm(input=self.body(input=x)).relu())
 
 
-def test_layers_may_get_their_inputs_by_name(data):
+def test_layers_may_get_their_inputs_by_name():
     init = MMDInitializer(module=ByName, coherence="auto", n_perturbations=4, random_state=0)
-    init.set_params(max_iter=1).fit(data[0])
-    assert init.transform(data[0]).shape == (150, 8)
+    init.set_params(max_iter=1).fit(X)
+    assert init.transform(X).shape == (150, 8)
     clf = NetClassifier(warm_start_from=init, **HEAD_ALONE)
-    assert clf.fit(*data).score(*data) > 0.8
-
-
-class Counting(nn.Module):
-    """Counts the rows that pass."""
-
-    n_rows = 0
-
-    def __init__(self):
-        super().__init__()
-        self.head = nn.Linear(4, 3)
-
-    def forward(self, x):
-        Counting.n_rows += len(x)
-        return self.head(x)
+    assert clf.fit(X, y).score(X, y) > 0.8
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
-def test_a_probe_changes_the_last_layer_alone_and_classifies(dtype, data):
-    X, y = data
+def test_a_probe_changes_the_last_layer_alone_and_classifies(dtype):
     body = nn.Sequential(nn.Linear(4, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Dropout(0.5))
     net = seeded(lambda: nn.Sequential(body, nn.Linear(32, 3))).to(dtype)
     before = {name: value.clone() for name, value in net.state_dict().items()}
@@ -211,8 +188,7 @@ def test_a_probe_changes_the_last_layer_alone_and_classifies(dtype, data):
     assert (predicted == y).mean() > 0.9
 
 
-def test_a_probe_is_the_first_step_of_the_classifiers(data):
-    X, y = data
+def test_a_probe_is_the_first_step_of_the_classifiers():
     net = seeded(lambda: nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2)))
     expected = NetClassifier(net, validation_split=None, **HEAD_ALONE).fit(X, y > 0)
     linear_probe_(net, X, (y > 0).astype(int))
@@ -220,27 +196,18 @@ def test_a_probe_is_the_first_step_of_the_classifiers(data):
         torch.testing.assert_close(net.state_dict()[name], array)
 
 
+CHAIN = nn.Sequential(nn.ReLU(), nn.Linear(4, 3))
+
+
 @pytest.mark.parametrize(
-    ("net", "y", "words"),
+    ("net", "labels", "words"),
     [
-        (
-            nn.Sequential(nn.ReLU(), nn.Linear(4, 3)),
-            [0, 1, 3, 1],
-            r"0 to 2, one for each logit, got \[0, 1, 3\]; sklearn's",
-        ),
-        (
-            nn.Sequential(nn.ReLU(), nn.Linear(4, 3)),
-            [1, 1, 1, 1],
-            r"at least two of the whole numbers",
-        ),
-        (
-            nn.Sequential(nn.ReLU(), nn.Linear(4, 3)),
-            ["a", "b", "a", "a"],
-            r"at least two of the whole numbers",
-        ),
+        (CHAIN, [0, 1, 3, 1], r"0 to 2, one for each logit, got \[0, 1, 3\]; sklearn's"),
+        (CHAIN, [1, 1, 1, 1], "at least two of the whole numbers"),
+        (CHAIN, ["a", "b", "a", "a"], "at least two of the whole numbers"),
         (nn.Sequential(nn.Linear(4, 3), nn.Tanh()), [0, 1, 0, 1], "has no hidden activations"),
     ],
 )
-def test_a_probe_refuses_what_it_cannot_fit(net, y, words):
+def test_a_probe_refuses_what_it_cannot_fit(net, labels, words):
     with pytest.raises(ValueError, match=words):
-        linear_probe_(net, torch.eye(4), y)
+        linear_probe_(net, torch.eye(4), labels)

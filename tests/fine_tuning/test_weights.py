@@ -9,15 +9,8 @@ from nets import assert_same_weights, digits
 from sklearn_mmdinit import MLPClassifier
 from sklearn_mmdinit.fine_tuning.labels import class_weights
 
-
-@pytest.fixture(scope="module")
-def data():
-    return digits(120, 3)
-
-
-@pytest.fixture(scope="module")
-def weights():
-    return np.random.default_rng(0).uniform(0.1, 3, size=120)
+X, y = digits(120, 3)
+WEIGHTS = np.random.default_rng(0).uniform(0.1, 3, size=120)
 
 
 def small(**params):
@@ -31,13 +24,12 @@ def cross_entropies(clf, X, y):
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_a_step_is_that_of_the_weighted_mean(weighted, data, weights):
+def test_a_step_is_that_of_the_weighted_mean(weighted):
     """W - lr X^T diag(w / sum w) (P - Y), by hand: one step on all rows, without a hidden layer."""
-    X, y = data
     own = {"hidden_layer_sizes": (), "optimizer": "sgd", "learning_rate_init": 0.5, "max_iter": 1}
     clf = small(**own, batch_size=1000, validation_split=None)
-    clf.fit(X, y, sample_weight=weights if weighted else None)
-    weights = weights if weighted else np.ones(120)
+    clf.fit(X, y, sample_weight=WEIGHTS if weighted else None)
+    weights = WEIGHTS if weighted else np.ones(120)
     W, b = clf.theta0_.coefs[0], clf.theta0_.intercepts[0]
     logits = X @ W + b
     P = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
@@ -49,62 +41,57 @@ def test_a_step_is_that_of_the_weighted_mean(weighted, data, weights):
 
 
 @pytest.mark.parametrize("factor", [1000, 1e-300])
-def test_only_ratios_of_weights_count(factor, data, weights):
-    a, b = (small().fit(*data, sample_weight=by * weights) for by in (1, factor))
+def test_only_ratios_of_weights_count(factor):
+    a, b = (small().fit(X, y, sample_weight=by * WEIGHTS) for by in (1, factor))
     assert_same_weights(a, b, atol=1e-5)
     assert a.best_validation_loss_ == pytest.approx(b.best_validation_loss_, rel=1e-5)
-    assert not np.allclose(a.coefs_[0], small().fit(*data).coefs_[0], atol=1e-4)
+    assert not np.allclose(a.coefs_[0], small().fit(X, y).coefs_[0], atol=1e-4)
 
 
 @pytest.mark.parametrize("validation", ["fraction", "none", "pair"])
-def test_a_weight_of_zero_is_no_row(validation, data, weights):
-    X, y = data
+def test_a_weight_of_zero_is_no_row(validation):
     splits = {"fraction": 0.25, "none": None, "pair": (X[:30], y[:30])}
     clf = small(validation_split=splits[validation])
     kept = np.arange(120) % 3 > 0
-    alone = clf.fit(X[kept], y[kept], sample_weight=weights[kept])
+    alone = clf.fit(X[kept], y[kept], sample_weight=WEIGHTS[kept])
     proba = alone.predict_proba(X)
-    clf.fit(X, y, sample_weight=weights * kept)
+    clf.fit(X, y, sample_weight=WEIGHTS * kept)
     np.testing.assert_array_equal(clf.predict_proba(X), proba)
 
 
 @pytest.mark.parametrize("batch_size", [7, 4096])
-def test_the_validation_loss_is_the_weighted_mean_over_all_rows(batch_size, data, weights):
-    X, y = data
+def test_the_validation_loss_is_the_weighted_mean_over_all_rows(batch_size):
     fold = np.where(np.arange(120) < 30, 0, -1)
     clf = small(validation_split=PredefinedSplit(fold), max_iter=1)
     clf.set_params(iterator_valid__batch_size=batch_size)
-    clf.fit(X, y, sample_weight=weights)
-    expected = np.average(cross_entropies(clf, X[:30], y[:30]), weights=weights[:30])
+    clf.fit(X, y, sample_weight=WEIGHTS)
+    expected = np.average(cross_entropies(clf, X[:30], y[:30]), weights=WEIGHTS[:30])
     assert clf.best_validation_loss_ == pytest.approx(expected, rel=1e-5)
 
 
-def test_a_given_pair_has_the_weights_of_its_classes(data, weights):
-    X, y = data
+def test_a_given_pair_has_the_weights_of_its_classes():
     by_class = {0: 1.0, 1: 5.0, 2: 0.2}
     clf = small(validation_split=(X[:30], y[:30]), class_weight=by_class, max_iter=1)
-    clf.fit(X, y, sample_weight=weights)
+    clf.fit(X, y, sample_weight=WEIGHTS)
     of_rows = [by_class[label] for label in y[:30]]
     expected = np.average(cross_entropies(clf, X[:30], y[:30]), weights=of_rows)
     assert clf.best_validation_loss_ == pytest.approx(expected, rel=1e-5)
 
 
-def test_a_class_weight_is_the_weight_of_its_rows(data, weights):
-    X, y = data
+def test_a_class_weight_is_the_weight_of_its_rows():
     by_class = {0: 2.0, 2: 0.0}
     rows = np.array([2.0, 1.0, 0.0])[y]
     a = small(class_weight=by_class).fit(X, y)
     assert_same_weights(a, small().fit(X, y, sample_weight=rows))
-    a = small(class_weight=by_class).fit(X, y, sample_weight=weights)
-    assert_same_weights(a, small().fit(X, y, sample_weight=rows * weights))
+    a = small(class_weight=by_class).fit(X, y, sample_weight=WEIGHTS)
+    assert_same_weights(a, small().fit(X, y, sample_weight=rows * WEIGHTS))
     assert a.classes_.tolist() == [0, 1, 2]
 
 
-def test_balanced_classes_have_the_same_weight_in_total(data, weights):
-    y = data[1]
-    of_rows = class_weights("balanced", np.arange(3), y, weights)[y] * weights
+def test_balanced_classes_have_the_same_weight_in_total():
+    of_rows = class_weights("balanced", np.arange(3), y, WEIGHTS)[y] * WEIGHTS
     totals = np.bincount(y, of_rows)
-    np.testing.assert_allclose(totals, weights.sum() / 3)
+    np.testing.assert_allclose(totals, WEIGHTS.sum() / 3)
     # Weights count as numbers of rows do.
     counts = np.arange(120) % 3 + 1
     repeated = class_weights("balanced", np.arange(3), y.repeat(counts))
@@ -126,7 +113,7 @@ class OfABatch(torch.nn.Module):
         ({"criterion__weight": torch.ones(3)}, "by class_weight, not criterion__weight"),
     ],
 )
-def test_criteria_without_a_loss_a_row(params, message, data):
-    small(**params).fit(*data)
+def test_criteria_without_a_loss_a_row(params, message):
+    small(**params).fit(X, y)
     with pytest.raises(ValueError, match=message):
-        small(**params, class_weight="balanced").fit(*data)
+        small(**params, class_weight="balanced").fit(X, y)
