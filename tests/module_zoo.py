@@ -138,67 +138,41 @@ class Experts(nn.Module):
         return self.last(hidden.tanh())
 
 
-class _Attention(nn.Module):
-    """Self-attention of two heads from linear layers."""
+class _Block(nn.Module):
+    """Self-attention of two heads and a perceptron, from linear layers."""
 
     def __init__(self, width):
         super().__init__()
-        self.qkv = nn.Linear(width, 3 * width)
-        self.out = nn.Linear(width, width)
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
 
     def forward(self, x):
-        n, tokens, width = x.shape
-        q, k, v = self.qkv(x).view(n, tokens, 3, 2, -1).permute(2, 0, 3, 1, 4)
+        q, k, v = self.qkv(self.norm1(x)).unflatten(2, (3, 2, -1)).permute(2, 0, 3, 1, 4)
         mixed = nn.functional.scaled_dot_product_attention(q, k, v)
-        return self.out(mixed.transpose(1, 2).reshape(n, tokens, width))
+        x = x + self.out(mixed.transpose(1, 2).flatten(2))
+        return x + self.down(nn.functional.gelu(self.up(self.norm2(x))))
 
 
-class _TorchAttention(nn.Module):
-    """The same by PyTorch's own layer, which keeps its weights to itself."""
-
-    def __init__(self, width):
-        super().__init__()
-        self.attention = nn.MultiheadAttention(width, 2, batch_first=True)
-
-    def forward(self, x):
-        return self.attention(x, x, x, need_weights=False)[0]
+def _torch_block(width):
+    """The same from PyTorch's own attention, which keeps its weights to itself."""
+    own = {"dropout": 0.0, "activation": "gelu", "batch_first": True, "norm_first": True}
+    return nn.TransformerEncoderLayer(width, 2, 2 * width, **own)
 
 
 class PatchTransformer(nn.Module):
-    """A transformer on patches, with normalization before each part, and a mean over patches.
+    """A transformer of two blocks on four patches of an image, and a mean over patches."""
 
-    With ``multihead`` by ``nn.MultiheadAttention`` in place of attention from linear layers.
-    """
-
-    def __init__(self, n_classes=2, width=16, n_layers=2, patch=4, side=8, multihead=False):
+    def __init__(self, n_classes, block=_Block, width=16):
         super().__init__()
-        n_patches = (side // patch) ** 2
-        attention = _TorchAttention if multihead else _Attention
-        self.embed = nn.Conv2d(1, width, patch, stride=patch)
-        self.place = nn.Embedding(n_patches, width)
-        self.blocks = nn.ModuleList(
-            nn.ModuleDict(
-                {
-                    "norm1": nn.LayerNorm(width),
-                    "attention": attention(width),
-                    "norm2": nn.LayerNorm(width),
-                    "up": nn.Linear(width, 2 * width),
-                    "down": nn.Linear(2 * width, width),
-                }
-            )
-            for _ in range(n_layers)
-        )
-        self.norm = nn.LayerNorm(width)
+        self.embed, self.place = nn.Conv2d(1, width, 4, stride=4), nn.Embedding(4, width)
+        self.blocks = nn.Sequential(block(width), block(width), nn.LayerNorm(width))
         self.head = nn.Linear(width, n_classes)
 
     def forward(self, x):
         x = self.embed(x).flatten(2).mT
-        places = torch.arange(x.shape[1], device=x.device)
-        x = x + self.place(places.expand(x.shape[0], -1))
-        for block in self.blocks:
-            x = x + block["attention"](block["norm1"](x))
-            x = x + block["down"](nn.functional.gelu(block["up"](block["norm2"](x))))
-        return self.head(self.norm(x).mean(1))
+        x = x + self.place(torch.arange(4, device=x.device).expand(len(x), -1))
+        return self.head(self.blocks(x).mean(1))
 
 
 def flat_perceptron(n_classes=2, width=32):
@@ -213,7 +187,7 @@ MODULES = {
     "convnet": ConvNet,
     "convnet+bn": lambda n_classes: ConvNet(n_classes, batch_norm=True),
     "transformer": PatchTransformer,
-    "transformer+multihead": lambda n_classes: PatchTransformer(n_classes, multihead=True),
+    "transformer+multihead": lambda n_classes: PatchTransformer(n_classes, _torch_block),
 }
 
 
