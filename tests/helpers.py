@@ -98,6 +98,12 @@ def learned_of(module):
     return [parameter for parameter in module.parameters() if parameter.requires_grad]
 
 
+def slopes_of(loss, module, **options):
+    """Of every parameter that is learned, also of one that the loss does not depend on."""
+    own = {"allow_unused": True, "materialize_grads": True, **options}
+    return torch.autograd.grad(loss, learned_of(module), **own)
+
+
 def assert_slopes_are_differences(loss, parameters, slopes, step=1e-6, tol=1e-6):
     """Slopes along a direction are differences of a loss in float64 after a step both ways."""
     ways = [normal(*own.shape, seed=i) for i, own in enumerate(parameters)]

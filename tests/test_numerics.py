@@ -90,20 +90,6 @@ def test_simplex_draws_are_uniform(d):
         assert stats.kstest(column, stats.beta(1, d - 1).cdf).pvalue > 1e-3
 
 
-@pytest.mark.parametrize("n_threads", [1, 2, 8])
-@pytest.mark.parametrize("n", [1, 2, 5])
-def test_each_item_once_by_as_many_threads(n_threads, n):
-    with as_a_team_of(n_threads):
-        stretches = run_on_threads(
-            n, lambda start, stop: (list(range(start, stop)), threading.get_ident())
-        )
-    assert [item for items, _ in stretches for item in items] == list(range(n))
-    assert len(stretches) == min(n, n_threads)
-    sizes = [len(items) for items, _ in stretches]
-    assert max(sizes) - min(sizes) <= 1
-    assert stretches[0][1] == threading.get_ident(), "the caller works too"
-
-
 @pytest.mark.parametrize("place", [0, 1, 2])
 def test_an_error_is_heard_after_all_have_ended(place):
     ended = []
@@ -120,32 +106,35 @@ def test_an_error_is_heard_after_all_have_ended(place):
         assert len(run_on_threads(3, lambda start, stop: None)) == 3, "and the team goes on"
 
 
-def test_settings_of_the_caller_are_left_alone():
+def n_stretches():
+    return len(run_on_threads(5, lambda start, stop: None))
+
+
+def test_a_team_has_large_products_on_the_cpu_and_leaves_settings_alone():
     def settings(start, stop):
         return torch.get_num_threads(), torch.is_grad_enabled()
 
     with threads(3):
-        assert len(run_on_threads(3, settings)) == 1, "outside a team the caller does it all"
-        with team(LARGE, CPU):
-            assert set(run_on_threads(3, settings)) == {(1, False)}
-            assert (torch.get_num_threads(), torch.is_grad_enabled()) == (1, True)
+        assert n_stretches() == 1, "outside a team the caller does it all"
+        with team(LARGE, CPU), ThreadPoolExecutor(1) as other:
+            assert run_on_threads(3, settings) == [(1, False)] * 3
+            assert len(run_on_threads(2, settings)) == 2, "no thread without an item"
+            assert settings(0, 0) == (1, True)
+            assert other.submit(n_stretches).result() == 1, "a thread of the user's own is no part"
         with pytest.raises(KeyError), team(LARGE, CPU):
             raise KeyError
         assert torch.get_num_threads() == 3
-        assert len(run_on_threads(3, settings)) == 1, "the team has ended"
+        assert n_stretches() == 1, "the team has ended"
         # Each thread would put its work into a queue of its own there.
         with team(LARGE, torch.device("cuda")):
-            assert len(run_on_threads(5, settings)) == 1
+            assert n_stretches() == 1
             assert torch.get_num_threads() == 3
-
-
-def test_small_products_are_not_worth_a_second_thread():
-    with threads(2):
-        for n_multiplications, expected in ((SMALL, 1), (LARGE, 2)):
+        # Small products are not worth a second thread.
+        for n_multiplications, expected in ((SMALL, 1), (LARGE, 3)):
             with worthwhile_threads(n_multiplications):
                 assert torch.get_num_threads() == expected
             with team(n_multiplications, CPU):
-                assert len(run_on_threads(5, lambda start, stop: None)) == expected
+                assert n_stretches() == expected
 
 
 def test_threads_born_beside_fits_begin_with_the_number_of_the_process():
@@ -175,11 +164,6 @@ def test_threads_born_beside_fits_begin_with_the_number_of_the_process():
         all_begun = threading.Barrier(3)
         run_on_threads(3, lambda start, stop: all_begun.wait(60))
         assert number_in_a_new_thread() == 3, "only the team's own threads have one each"
-
-
-def test_a_thread_of_the_users_own_is_no_part_of_the_team():
-    with as_a_team_of(2), ThreadPoolExecutor(1) as other:
-        assert other.submit(lambda: len(run_on_threads(2, lambda a, b: None))).result() == 1
 
 
 AT_EDGES = Coherence(embedding=OrientedGradients(), augmentation=RandomAffine(), n_neighbors=3)

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from helpers import assert_slopes_are_differences, learned_of, mlp, seeded
+from helpers import assert_slopes_are_differences, learned_of, mlp, seeded, slopes_of
 from module_zoo import SCALE, ZOO, images, looked_at, of_zoo, perceptron, rows
 from sklearn_mmdinit import MLP, MMDObjective
 from sklearn_mmdinit._base.random_streams import StepRandom
@@ -41,10 +41,6 @@ def net_of(*between):
 
 def batch(n=16, width=6, seed=0):
     return torch.from_numpy(rows(n, width, seed))
-
-
-def slopes_of(loss, module, **options):
-    return torch.autograd.grad(loss, learned_of(module), **options)
 
 
 @BOTH

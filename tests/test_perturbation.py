@@ -11,7 +11,14 @@ from scipy import stats
 from torch import nn
 from torch.testing import assert_close
 
-from helpers import as_a_team_of, assert_slopes_are_differences, learned_of, normal, seeded
+from helpers import (
+    as_a_team_of,
+    assert_slopes_are_differences,
+    learned_of,
+    normal,
+    seeded,
+    slopes_of,
+)
 from module_zoo import (
     BEYOND_VMAP,
     CHAINS,
@@ -43,11 +50,6 @@ def loss_of(logits):
     """A number that depends on every logit in its own way, and is not linear."""
     weights = torch.linspace(-1, 1, logits.numel(), dtype=logits.dtype).view(logits.shape)
     return (logits.softmax(-1) * weights).sum()
-
-
-def slopes_of(loss, module, **options):
-    tensors = learned_of(module)
-    return torch.autograd.grad(loss, tensors, allow_unused=True, materialize_grads=True, **options)
 
 
 def by_hand(module, X, n_copies, seed=0, scale=SCALE):
