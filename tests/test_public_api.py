@@ -89,10 +89,17 @@ def disagreements(thing):
             yield f"{name} has the default {parameter.default!r}, the docstring says {stated}"
 
 
-def test_version_is_that_of_the_metadata_and_of_the_changelog():
+def test_the_version_and_metadata_are_the_same_everywhere():
     version = sklearn_mmdinit.__version__
-    newest = re.search(r"^## \[(\d[^\]]*)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
-    assert newest[1] == version
+    setup, citation, changes = (
+        (ROOT / name).read_text() for name in ("setup.cfg", "CITATION.cff", "CHANGELOG.md")
+    )
+    assert re.search(r"^## \[(\d[^\]]*)\]", changes, re.MULTILINE)[1] == version
+    assert f"\nversion: {version}\n" in citation
+    (licence,) = re.findall(r"^license: (.*)$", citation, re.MULTILINE)
+    assert f"\nlicense_expression = {licence}\n" in setup
+    pythons = re.findall(r"Python :: 3\.(\d+)", setup)
+    assert f"python_requires = >=3.{min(map(int, pythons))}\n" in setup
     try:
         installed = importlib.metadata.version("sklearn-mmdinit")
     except importlib.metadata.PackageNotFoundError:

@@ -189,16 +189,6 @@ def test_links_of_the_description_are_absolute_or_left_out(address, tmp_path, mo
     assert BLOCK.findall(text) == BLOCK.findall(README)
 
 
-def test_metadata_and_citation_say_the_same():
-    setup = (ROOT / "setup.cfg").read_text(encoding="utf-8")
-    pythons = re.findall(r"Python :: 3\.(\d+)", setup)
-    assert f"python_requires = >=3.{min(map(int, pythons))}\n" in setup
-    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
-    assert f"\nversion: {sklearn_mmdinit.__version__}\n" in citation
-    (licence,) = re.findall(r"^license: (.*)$", citation, re.MULTILINE)
-    assert f"\nlicense_expression = {licence}\n" in setup
-
-
 def test_every_public_name_has_a_page_and_an_example():
     api = (ROOT / "docs/api.rst").read_text(encoding="utf-8")
     listed, module = set(), ""
