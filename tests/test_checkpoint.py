@@ -23,7 +23,6 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from torch import nn
 from torch.optim.optimizer import register_optimizer_step_pre_hook
-from torch.utils.data import DataLoader, TensorDataset
 
 from helpers import FORKSERVER, seeded
 from nets import Conv, assert_same_fit, digits
@@ -226,20 +225,6 @@ def test_the_checkpoint_of_another_training_is_refused(rows, params, path):
     assert path.read_bytes() == before
     with at_most(0):
         tiny(**base, max_iter=1, checkpoint=path).fit(X)
-
-
-def test_a_checkpoint_of_one_view_is_not_one_of_two(path):
-    def learn(views):
-        rows = torch.from_numpy(X)
-        pairs = DataLoader(TensorDataset(rows, rows), BATCH)
-        no_graph = coherence(n_neighbors=0, augmentation=Noise(0.1))
-        net = seeded(lambda: nn.Sequential(nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, 3)))
-        kept = {"coherence": no_graph, "checkpoint": path, "max_iter": 1, "random_state": 0}
-        mmd_init_(net, pairs, views=views, **kept)
-
-    learn(1)
-    with pytest.raises(ValueError, match="of another training"):
-        learn(2)
 
 
 @pytest.mark.parametrize(

@@ -76,26 +76,19 @@ class Step(nn.Module):
         return self.objective(self.net, x[:8]).total + coherence(self.body(x), n_classes=3)
 
 
-def perceptron():
-    return nn.Sequential(nn.Linear(16, 8), nn.ReLU())
-
-
 def convolution():
-    layers = (
-        nn.Unflatten(1, (1, 4, 4)),
-        nn.Conv2d(1, 2, 3, bias=False),
-        nn.BatchNorm2d(2),
-        nn.ReLU(),
-    )
-    return nn.Sequential(*layers, nn.Flatten())
+    layers = nn.Unflatten(1, (1, 4, 4)), nn.Conv2d(1, 2, 3, bias=False), nn.BatchNorm2d(2)
+    return nn.Sequential(*layers, nn.ReLU(), nn.Flatten())
 
 
-STEPS = {"gram": (perceptron, "gram"), "functional": (convolution, "functional")}
+STEPS = {
+    "gram": lambda: nn.Sequential(nn.Linear(16, 8), nn.ReLU()),
+    "functional": convolution,
+}
 
 
 def step_of(name, rank, seed=0):
-    make, sampler = STEPS[name]
-    return seeded(lambda: Step(make(), sampler, rank), seed)
+    return seeded(lambda: Step(STEPS[name](), name, rank), seed)
 
 
 def rows(rank):

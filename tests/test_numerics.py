@@ -197,34 +197,6 @@ def test_estimators_compute_in_single_precision_under_autocast(call):
     np.testing.assert_array_equal(found, expected)
 
 
-WEIGHTS = torch.linspace(-1, 2, 12, dtype=torch.float64).view(4, 3)
-
-
-@pytest.mark.parametrize("n_threads", [1, 2, 4])
-@pytest.mark.parametrize("frozen", [None, 0, 1])
-def test_the_gradient_of_chunks_is_that_of_the_whole(n_threads, frozen):
-    a, b, c, unused = tensors = [normal(3, seed=i).requires_grad_(i != frozen) for i in range(4)]
-    wanted = [tensor for tensor in tensors[:3] if tensor.requires_grad]
-    slopes = torch.arange(1.0, 5.0, dtype=torch.float64)
-
-    def chunk(i):
-        return (WEIGHTS[i] * a.exp() + b * c.square() * i).sum().view(1)
-
-    whole = torch.cat([chunk(i) for i in range(4)])
-    with as_a_team_of(n_threads):
-        result = chunked(chunk, 4, tensors)
-        assert torch.equal(result, whole)
-        *found, of_unused = torch.autograd.grad(
-            result, [*wanted, unused], slopes, retain_graph=True, allow_unused=True
-        )
-        assert of_unused is None
-        torch.testing.assert_close(tuple(found), torch.autograd.grad(whole, wanted, slopes))
-        with pytest.raises(RuntimeError, match="differentiable once"):
-            torch.autograd.grad(result, wanted, slopes, create_graph=True)
-    with torch.no_grad():
-        assert not chunked(chunk, 4, tensors).requires_grad
-
-
 def test_a_tensor_changed_before_its_gradient_is_noticed():
     a = normal(3).requires_grad_()
     result = chunked(lambda i: (a * i).exp()[:1], 4, [a])
@@ -232,28 +204,6 @@ def test_a_tensor_changed_before_its_gradient_is_noticed():
         a.add_(1)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         torch.autograd.backward(result.sum())
-
-
-def test_what_is_computed_again_has_the_same_draws():
-    weights, calls = normal(5).requires_grad_(), []
-
-    def noisy(random):
-        calls.append(random)
-        return (weights * random.normal(5) * torch.rand(5)).exp().sum()
-
-    def found(random, run):
-        torch.manual_seed(0)
-        result = run(random)
-        random.normal(9), torch.rand(4)  # what other chunks draw
-        state = torch.get_rng_state()
-        slopes = torch.autograd.grad(result, weights)
-        assert torch.equal(torch.get_rng_state(), state)
-        return result, *slopes
-
-    kept = found(StepRandom(0), noisy)
-    again = found(StepRandom(0), lambda random: random.checkpointed(lambda: noisy(random)))
-    assert len(calls) == 3
-    assert all(map(torch.equal, again, kept))
 
 
 LARGEST = float(np.finfo(np.float32).max)

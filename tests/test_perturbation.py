@@ -262,24 +262,27 @@ def in_chunks(request, monkeypatch):
         monkeypatch.setattr(noise, "NUMBERS_KEPT", 0)
 
 
-@pytest.mark.parametrize("name", ["mlp", "mlp+bn", "elementwise first"])
+@pytest.mark.parametrize("name", ["mlp", "mlp+bn", "elementwise first", "frozen parameters"])
 def test_chunks_of_gram_are_the_same_on_any_number_of_threads(name, in_chunks):
     module, info, X = of_zoo(name, "gram", double=False)
     layers = gram_layers(module)
     first = draw(module, info, X, 7)
+    # Each chunk is a network, and what its draws give alone.
+    draws = StepRandom(0).split(7)
+    alone = torch.cat([gram.gram_logits(layers, X, 1, SCALE, random) for random in draws])
+    assert_close(first, alone, rtol=1e-5, atol=1e-6)
+    expected = slopes_of(loss_of(alone), module)
     for n_threads in (1, 2, 3):
         with as_a_team_of(n_threads):
             logits = draw(module, info, X, 7)
             assert torch.equal(logits, first)
             for _ in range(2):  # of one graph
                 slopes = slopes_of(loss_of(logits), module, retain_graph=True)
-                if n_threads == 1:
-                    expected = slopes
                 assert_close(slopes, expected, rtol=1e-5, atol=1e-6)
-    # Each chunk is a network, and what its draws give alone.
-    for random, network in zip(StepRandom(0).split(7), logits, strict=True):
-        alone = gram.gram_logits(layers, X, 1, SCALE, random)
-        assert_close(network, alone[0], rtol=1e-5, atol=1e-6)
+            with pytest.raises(RuntimeError, match="differentiable once"):
+                slopes_of(loss_of(logits), module, create_graph=True)
+    with torch.no_grad():
+        assert not draw(module, info, X, 7).requires_grad
 
 
 # Numbers of an example's activations by which each of 4 networks is a chunk: kept, and not.
@@ -304,8 +307,14 @@ def test_chunks_of_functional_are_networks_of_their_own(name):
 @pytest.mark.parametrize("sampler", ["gram", "functional"])
 def test_dropout_is_the_same_when_it_is_computed_again(sampler, monkeypatch):
     module = seeded(lambda: perceptron(nn.Dropout(), nn.Tanh()))
-    X, found = torch.from_numpy(rows()), []
+    X, found, calls, dropout = torch.from_numpy(rows()), [], [0], nn.functional.dropout
     info = inspect_module(module, X, sampler)
+
+    def counted(*args):
+        calls[-1] += 1
+        return dropout(*args)
+
+    monkeypatch.setattr(nn.functional, "dropout", counted)
     for n_kept, n_activations in ((1 << 28, KEPT), (0, COMPUTED_AGAIN)):
         monkeypatch.setattr(gram, "_NUMBERS_IN_CACHE", 60)
         monkeypatch.setattr(noise, "NUMBERS_KEPT", n_kept)
@@ -315,7 +324,9 @@ def test_dropout_is_the_same_when_it_is_computed_again(sampler, monkeypatch):
         before = torch.get_rng_state()
         found.append((logits, slopes_of(loss_of(logits), module)))
         assert torch.equal(torch.get_rng_state(), before)
+        calls.append(0)
     assert_close(*found, rtol=1e-5, atol=1e-6)
+    assert calls[1] == 2 * calls[0] > 0
 
 
 @pytest.mark.parametrize("name", ["mlp+bn", "convnet+bn", "spectral norm"])

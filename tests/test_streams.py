@@ -26,6 +26,7 @@ SMALL = {"n_perturbations": 4, "batch_size": 16, "max_iter": 2, "random_state": 
 ALONE = {"random_state": 0}
 X, Y = digit_images(64)
 IMAGES = torch.from_numpy(X)
+TWO = TensorDataset(IMAGES, IMAGES)
 
 
 @pytest.fixture(autouse=True)
@@ -215,7 +216,7 @@ def test_what_follows_the_examples_or_views_is_not_used():
 
 
 def test_augmentations_change_both_views():
-    loader = DataLoader(TensorDataset(IMAGES, IMAGES), 16)
+    loader = DataLoader(TWO, 16)
     unchanged = learned(loader, coherence=Coherence(), views=2)
     params = {"coherence": Coherence(augmentation=noisy), "views": 2}
     found = learned(loader, **params)
@@ -225,7 +226,7 @@ def test_augmentations_change_both_views():
 
 def test_without_a_graph_an_example_is_paired_with_itself():
     two, one = Coherence(augmentation=noisy), Coherence(n_neighbors=0, batch_size=16)
-    pairs = DataLoader(TensorDataset(IMAGES, IMAGES), 16)
+    pairs = DataLoader(TWO, 16)
     expected = learned(pairs, coherence=two, views=2)
     params = {"coherence": one.set_params(augmentation=noisy)}
     labelled = DataLoader(TensorDataset(IMAGES, torch.zeros(64)), 16)
@@ -339,29 +340,26 @@ def test_a_checkpoint_goes_on_inside_a_pass(has_length, tmp_path, window):
         assert_same(learned(loader(), module(), **params), expected)
 
 
+def test_a_checkpoint_of_one_view_is_not_one_of_two(tmp_path):
+    params = {"coherence": Coherence(n_neighbors=0, augmentation=noisy), "max_iter": 1}
+    params["checkpoint"], pairs = tmp_path / "a.safetensors", DataLoader(TWO, 16)
+    learned(pairs, **params)
+    with pytest.raises(ValueError, match="of another training"):
+        learned(pairs, views=2, **params)
+
+
 def once():
     left = iter(IMAGES)
     return DataLoader(Stream(lambda epoch: left), 16)
 
 
-class Foreign:
-    """A loader of another library."""
-
-    def __len__(self):
-        return 4
-
-    def __iter__(self):
-        yield from IMAGES.split(16)
-
-
-TWO = TensorDataset(IMAGES, IMAGES)
 PAIRS, PCA_GRAPH = {"coherence": "auto", "views": 2}, Coherence(embedding=PCA(2))
 NOT_FINITE = IMAGES.clone()
 NOT_FINITE[37, 0, 3, 4] = torch.nan
 NO_STREAM = {
     "a DataLoader, got a generator": (x for x in IMAGES.split(16)),
     "or a DataLoader, got a _Single": iter(DataLoader(IMAGES, 16)),
-    r"Foreign;.* DataLoader\(dataset, batch_size=None": Foreign(),
+    r"dict_values;.* DataLoader\(dataset, batch_size=None": {0: IMAGES[:16]}.values(),
     r"got {'image': a tensor \(1, 1, 8, 8\).*collate_fn, such as": DataLoader(
         [{"image": IMAGES[0]}]
     ),
