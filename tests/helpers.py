@@ -104,8 +104,9 @@ def slopes_of(loss, module, **options):
     return torch.autograd.grad(loss, learned_of(module), **own)
 
 
-def assert_slopes_are_differences(loss, parameters, slopes, step=1e-6, tol=1e-6):
+def assert_slopes_are_differences(loss, module, slopes=None, step=1e-6, tol=1e-6):
     """Slopes along a direction are differences of a loss in float64 after a step both ways."""
+    parameters, slopes = learned_of(module), slopes or slopes_of(loss(), module)
     ways = [normal(*own.shape, seed=i) for i, own in enumerate(parameters)]
     values = []
     for signed in (step, -2 * step):

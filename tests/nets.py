@@ -35,6 +35,18 @@ class Pooled(nn.Module):
         return self.head(self.norm(self.hidden(self.pool(x[:, None])[:, 0])).relu())
 
 
+class Tied(nn.Module):
+    """Its last layer has the weights of its first one."""
+
+    def __init__(self, n_features, n_classes):
+        super().__init__()
+        self.first, self.last = (nn.Linear(n_features, n_classes, bias=False) for _ in range(2))
+        self.middle, self.last.weight = nn.Linear(n_classes, n_features), self.first.weight
+
+    def forward(self, X):
+        return self.last(self.middle(self.first(X)).relu())
+
+
 def digits(n, n_classes=10):
     """Rows (n, 64) of float32, and labels."""
     X, y = load_digits(return_X_y=True)

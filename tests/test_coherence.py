@@ -152,11 +152,7 @@ def test_an_augmentation_that_changes_nothing_is_none():
     assert plain.score(X) == same.score(X) != small(None, RandomAffine()).fit(X).score(X)
 
 
-def twice(x):
-    return 2.0 * x * torch.rand(())
-
-
-@pytest.mark.parametrize("augmentation", [nn.Dropout(0.3), twice])
+@pytest.mark.parametrize("augmentation", [nn.Dropout(0.3), lambda x: 2.0 * x * torch.rand(())])
 def test_draws_of_a_module_or_function_follow_from_the_seed(augmentation):
     before = torch.get_rng_state()
     whole, plain = small(None, augmentation).fit(X), small().fit(X)

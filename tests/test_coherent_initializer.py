@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import StandardScaler
 from torch import nn
 
-from nets import assert_same_fit
+from nets import Tied, assert_same_fit
 from sklearn_mmdinit import Coherence, MLPClassifier, MMDInitializer, mmd_init_
 from sklearn_mmdinit.graph.walks import Walk
 from sklearn_mmdinit.losses import logit_correlation
@@ -21,7 +21,6 @@ from sklearn_mmdinit.training.minibatches import PositivePairs, RowBatches
 from sklearn_mmdinit.training.schedule import ByCoherence, ByEpochs, rate_factor
 from sklearn_mmdinit.training.state import State
 
-TERMS = ("loss", "uniformity", "degeneracy", "detachment", "coherence")
 X, Y = make_blobs(240, n_features=6, centers=4, cluster_std=1.0, random_state=3)
 X = StandardScaler().fit_transform(X)
 
@@ -62,7 +61,7 @@ def test_the_paper_s_terms_are_added_by_their_weights():
     assert tuple(small().fit(X).history_[0]) == ("step", "loss", "coherence")
     init = small(degeneracy_weight=0.3, detachment_weight=2.0, uniformity_weight=0.5).fit(X)
     for record in init.history_:
-        assert tuple(record) == ("step", *TERMS)
+        assert tuple(record) == ("step", "loss", *(n[:-7] for n in PAPER_WEIGHTS), "coherence")
         expected = 0.5 * record["uniformity"] + 0.3 * record["degeneracy"]
         expected += 2.0 * record["detachment"] + 16.0 * record["coherence"]
         assert record["loss"] == pytest.approx(expected, rel=1e-5)
@@ -85,19 +84,8 @@ def test_a_last_layer_that_is_not_trained_is_zero():
     assert not alone.coefs_[-1].any()
     assert not alone.intercepts_[-1].any()
     assert all(coef.any() for coef in (*alone.coefs_[:-1], *with_terms.coefs_))
-
-    class Tied(nn.Module):  # its last layer is its first one, transposed and transposed back
-        def __init__(self):
-            super().__init__()
-            self.first = nn.Linear(6, 6)
-            self.last = nn.Linear(6, 6)
-            self.last.weight = self.first.weight
-
-        def forward(self, X):
-            return self.last(self.first(X).relu())
-
     coherence = Coherence(batch_size=40, n_neighbors=5)
-    tied = MMDInitializer(module=Tied(), coherence=coherence, max_iter=1, random_state=0).fit(X)
+    tied = MMDInitializer(module=Tied(6, 2), coherence=coherence, max_iter=1, random_state=0).fit(X)
     assert tied.theta0_.arrays["last.weight"].any()
 
 

@@ -11,24 +11,14 @@ from scipy import stats
 from torch import nn
 from torch.testing import assert_close
 
-from helpers import (
-    as_a_team_of,
-    assert_slopes_are_differences,
-    learned_of,
-    normal,
-    seeded,
-    slopes_of,
-)
+from helpers import as_a_team_of, assert_slopes_are_differences, normal, seeded, slopes_of
 from module_zoo import (
     BEYOND_VMAP,
     CHAINS,
     OTHERS,
     SCALE,
     ZOO,
-    Bare,
     Checkpointed,
-    Convs,
-    Words,
     of_zoo,
     perceptron,
     rows,
@@ -81,15 +71,15 @@ def test_functional_networks_are_copies_perturbed_by_hand(name):
 
 
 def test_the_law_of_each_parameter_is_the_documented_one():
-    stds = parameter_stds(seeded(Words), 2.0)
+    stds = parameter_stds(seeded(ZOO["words"][0]), 2.0)
     assert stds["table.weight"].flatten().tolist() == [0.0, *[2.0] * 6], "the padding's row stays"
     assert stds["mix.weight"] == 2.0 / math.sqrt(5)
     assert stds["head.bias"] == 2.0 / math.sqrt(3)
-    stds = parameter_stds(seeded(Convs), 2.0)
+    stds = parameter_stds(seeded(ZOO["convolutions"][0]), 2.0)
     assert stds["b.weight"] == 2.0 / math.sqrt(2 * 3), "of a group's channels"
     assert stds["c.weight"] == 2.0 / math.sqrt(6 * 3), "of a transposed convolution"
     assert stds["c.bias"] == 2.0 / math.sqrt(4)
-    stds = parameter_stds(Bare(), 2.0)
+    stds = parameter_stds(ZOO["bare parameters"][0](), 2.0)
     assert (stds["weight"], stds["shift"]) == (2.0 / math.sqrt(6), 2.0 / math.sqrt(4))
     assert stds["factor"] == 2.0
     for table in (nn.Embedding(5, 16, 0, max_norm=9.0), nn.EmbeddingBag(5, 16, padding_idx=0)):
@@ -187,7 +177,7 @@ def test_gram_is_the_network_of_the_most_likely_perturbation(name):
     assert_close(logits, expected, rtol=1e-8, atol=1e-8)
     slopes = slopes_of(loss_of(logits), module)
     assert_close(slopes, slopes_of(loss_of(expected), module), rtol=1e-6, atol=1e-8)
-    assert_slopes_are_differences(lambda: loss_of(explicit()), learned_of(module), slopes)
+    assert_slopes_are_differences(lambda: loss_of(explicit()), module, slopes)
     given = X.clone().requires_grad_()
     found, wanted = (
         torch.autograd.grad(loss_of(logits), given)
@@ -206,7 +196,7 @@ def test_gradients_of_drawn_weights_by_finite_differences(name):
     def loss():
         return loss_of(draw(module, info, X, 3))
 
-    assert_slopes_are_differences(loss, learned_of(module), slopes_of(loss(), module))
+    assert_slopes_are_differences(loss, module)
 
 
 @pytest.mark.parametrize("name", ["duplicate rows", "more rows than inputs", "frozen parameters"])

@@ -215,19 +215,12 @@ def test_what_follows_the_examples_or_views_is_not_used():
         assert_same(learned(TensorDataset(a, *others)), one)
 
 
-def test_augmentations_change_both_views():
-    loader = DataLoader(TWO, 16)
-    unchanged = learned(loader, coherence=Coherence(), views=2)
-    params = {"coherence": Coherence(augmentation=noisy), "views": 2}
-    found = learned(loader, **params)
-    assert_same(learned(loader, **params), found)
-    assert found[0] != unchanged[0]
-
-
-def test_without_a_graph_an_example_is_paired_with_itself():
+def test_augmentations_change_both_views_and_without_a_graph_pair_an_example_with_itself():
     two, one = Coherence(augmentation=noisy), Coherence(n_neighbors=0, batch_size=16)
     pairs = DataLoader(TWO, 16)
     expected = learned(pairs, coherence=two, views=2)
+    assert_same(learned(pairs, coherence=two, views=2), expected)
+    assert learned(pairs, coherence=Coherence(), views=2)[0] != expected[0]
     params = {"coherence": one.set_params(augmentation=noisy)}
     labelled = DataLoader(TensorDataset(IMAGES, torch.zeros(64)), 16)
     assert_same(learned(labelled, **params), expected)

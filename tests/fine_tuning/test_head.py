@@ -10,7 +10,7 @@ from sklearn.preprocessing import normalize
 from torch import nn
 
 from helpers import seeded
-from nets import Conv, digit_images
+from nets import Conv, Tied, digit_images
 from sklearn_mmdinit import MLPClassifier, MMDInitializer, NetClassifier, linear_probe_
 
 X, y = load_iris(return_X_y=True)
@@ -80,17 +80,7 @@ def test_any_module_whose_logits_come_from_a_linear_layer():
 
 def test_a_layer_that_shares_its_weights_is_not_fitted_first():
     """Fitting it would replace the weights of the first layer."""
-
-    class Tied(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.first, self.last = nn.Linear(4, 3, bias=False), nn.Linear(4, 3, bias=False)
-            self.middle, self.last.weight = nn.Linear(3, 4), self.first.weight
-
-        def forward(self, X):
-            return self.last(torch.relu(self.middle(self.first(X))))
-
-    init = MMDInitializer(module=Tied(), coherence="auto", max_iter=1, random_state=0)
+    init = MMDInitializer(module=Tied(4, 3), coherence="auto", max_iter=1, random_state=0)
     clf = NetClassifier(warm_start_from=init.fit(X), random_state=0, max_iter=0)
     assert clf.fit(X, y).fine_tuning_ == "paper"
     weight = clf.net_.module_.first.weight.detach().numpy()
@@ -134,11 +124,6 @@ def test_a_class_without_weight_is_never_predicted(init):
     np.testing.assert_array_equal(clf.coefs_[-1], init.coefs_[-1])
 
 
-def with_head(change):
-    net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), change(nn.Linear(8, 3)))
-    return NetClassifier(net, **HEAD_ALONE)
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -148,7 +133,8 @@ def with_head(change):
     ],
 )
 def test_a_head_that_is_no_plain_learned_layer_stays(change):
-    clf = with_head(change)
+    net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), change(nn.Linear(8, 3)))
+    clf = NetClassifier(net, **HEAD_ALONE)
     with pytest.raises(ValueError, match=r"a plain nn\.Linear that is learned"):
         clf.fit(X, y)
     start = MMDInitializer(module=clf.module, n_perturbations=4, max_iter=1, random_state=0)
