@@ -355,6 +355,8 @@ table(
 )
 table(mm.Theta0.load, ("path", NO_PATHS, ValueError))
 table(THETA0.save, ("path", NO_PATHS, ValueError))
+for call in (mm.Theta0.load, THETA0.save):
+    table(call, ("path", ("none/a.safetensors",), FileNotFoundError, "none/a"))
 table(loaded, ("module", ("{}", "[3]", "x", ""), ValueError, r"a\.safetensors"))
 
 

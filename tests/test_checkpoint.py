@@ -249,11 +249,8 @@ sys.path.insert(0, "tests")
 import test_checkpoint as t
 t.tiny(**t.OF_A_MODULE, max_iter=1, checkpoint=Path(sys.argv[1])).fit(t.X)
 """
-OF_A_MODULE = {
-    "coherence": coherence(
-        augmentation=seeded(lambda: nn.Sequential(nn.Dropout(0.1), nn.Linear(64, 64)))
-    )
-}
+OF_LAYERS = seeded(lambda: nn.Sequential(nn.Dropout(0.1), nn.Linear(64, 64)))
+OF_A_MODULE = {"coherence": coherence(augmentation=OF_LAYERS)}
 
 
 def test_another_process_finds_the_same_training(path):

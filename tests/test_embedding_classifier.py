@@ -14,13 +14,9 @@ from sklearn_mmdinit import EmbeddingClassifier
 from sklearn_mmdinit.embedding_classifier import fit_classes
 
 N_CLASSES = 6
-
-
-@pytest.fixture(scope="module")
-def blobs():
-    """Rows around six directions, and their classes."""
-    X, y = make_blobs(420, 24, centers=N_CLASSES, cluster_std=9.0, random_state=1)
-    return X.astype(np.float32), y
+# Rows around six directions, and their classes.
+X, y = make_blobs(420, 24, centers=N_CLASSES, cluster_std=9.0, random_state=1)
+X = X.astype(np.float32)
 
 
 def partly(y, n):
@@ -31,8 +27,7 @@ def partly(y, n):
     return np.where(rank < n, y, -1)
 
 
-def test_unlabelled_rows_help(blobs):
-    X, y = blobs
+def test_unlabelled_rows_help():
     few = partly(y, 1)
     clf = EmbeddingClassifier().fit(X, few)
     known = few != -1
@@ -63,8 +58,7 @@ def test_em_ends_where_the_means_are_those_of_its_own_classes():
     assert moved[1] @ rows[1] > means[1] @ rows[1] + 1e-3
 
 
-def test_neither_the_length_of_rows_nor_their_order_counts(blobs):
-    X, y = blobs
+def test_neither_the_length_of_rows_nor_their_order_counts():
     few = partly(y, 2)
     proba = EmbeddingClassifier().fit(X, few).predict_proba(X[:50])
     lengths = 10 ** np.random.default_rng(0).uniform(-30, 30, size=(len(X), 1))
@@ -77,8 +71,7 @@ def test_neither_the_length_of_rows_nor_their_order_counts(blobs):
 
 
 @pytest.mark.parametrize("missing", [None, np.nan, pd.NA])
-def test_strings_without_a_label_are_none_or_nan(missing, blobs):
-    X, y = blobs
+def test_strings_without_a_label_are_none_or_nan(missing):
     few = partly(y, 2)
     numbers = EmbeddingClassifier().fit(X, few)
     names = np.array([*"abcdef", missing], dtype=object)
@@ -88,8 +81,7 @@ def test_strings_without_a_label_are_none_or_nan(missing, blobs):
     assert clf.score(X, names[y].astype(str)) == numbers.score(X, y)
 
 
-def test_it_works_in_cross_validation_and_with_frames(blobs):
-    X, y = blobs
+def test_it_works_in_cross_validation_and_with_frames():
     frame = pd.DataFrame(X).rename(columns=lambda i: f"unit{i}")
     clf = EmbeddingClassifier().fit(frame, partly(y, 2))
     assert clf.feature_names_in_.tolist() == list(frame.columns)
@@ -97,7 +89,7 @@ def test_it_works_in_cross_validation_and_with_frames(blobs):
 
 
 def test_few_rows_are_enough():
-    X, y = np.eye(6)[:, :4] + 0.1, np.array([0, 1, -1, 0, 1, -1])
-    assert np.isfinite(EmbeddingClassifier().fit(X, y).predict_proba(X)).all()
-    X = X * 0 + [[1], [0], [0], [1], [0], [0]]  # two kinds of rows
-    assert np.isfinite(EmbeddingClassifier().fit(X, y).predict_proba(X)).all()
+    two_kinds = np.repeat([[1, 0, 0, 1, 0, 0]], 4, axis=0).T
+    for rows in (np.eye(6)[:, :4] + 0.1, two_kinds):  # some are zeros, which have no direction
+        clf = EmbeddingClassifier().fit(rows, [0, 1, -1, 0, 1, -1])
+        assert np.isfinite(clf.predict_proba(rows)).all()

@@ -27,9 +27,7 @@ def windows_of_sixteen_steps(window):
     window(16)
 
 
-@pytest.fixture(scope="module")
-def X():
-    return StandardScaler().fit_transform(load_digits().data[:256])
+X = StandardScaler().fit_transform(load_digits().data[:256])
 
 
 def tiny(**params):
@@ -65,7 +63,7 @@ VARIANTS = {
 
 
 @pytest.mark.parametrize("params", VARIANTS.values(), ids=VARIANTS)
-def test_the_loss_falls_and_the_score_rises(params, X):
+def test_the_loss_falls_and_the_score_rises(params):
     init = tiny(**params).fit(X)
     start = tiny(**params, max_iter=0).fit(X)
     assert init.best_loss_ < 0.9 * init.loss_curve_[0]
@@ -82,7 +80,7 @@ def assert_near(a, b):
 
 
 @pytest.mark.parametrize("network", [{}, {"module": NORMALIZED}])
-def test_an_interrupted_training_resumes(network, X, tmp_path, window, monkeypatch):
+def test_an_interrupted_training_resumes(network, tmp_path, window, monkeypatch):
     params, end_step = network | {"learning_rate_init": 1e-4, "max_iter": 2}, State.end_step
     window(3)
     init = tiny(**params, checkpoint=tmp_path / "a.safetensors")
@@ -117,23 +115,22 @@ def recordings(monkeypatch):
     [*VARIANTS.values(), {"module": Conv, "module__width": 4}],
     ids=[*VARIANTS, "convolutions"],
 )
-def test_recorded_steps_are_those_of_single_operations(params, X, recordings, monkeypatch, window):
+def test_recorded_steps_are_those_of_single_operations(params, recordings, monkeypatch, window):
     window(1)
-    if params.get("module") is Conv:
-        X, _ = digit_images(256, 2)
+    data = digit_images(256, 2)[0] if params.get("module") is Conv else X
     params = {"learning_rate_init": 1e-4} | params
-    recorded = tiny(**params).fit(X)
+    recorded = tiny(**params).fit(data)
     # Those of the functional sampler where PyTorch can record what vmap does.
     functional = params.get("module") in (Conv, Unknown)
     assert recordings == [True] or functional
     recordings.clear()
     monkeypatch.setattr(cuda_graph, "_BY_OPERATIONS", 1 << 30)
-    launched = tiny(**params).fit(X)
+    launched = tiny(**params).fit(data)
     assert not recordings
     assert_near(recorded, launched)
 
 
-def test_networks_in_several_chunks_are_recorded(X, recordings, monkeypatch, window):
+def test_networks_in_several_chunks_are_recorded(recordings, monkeypatch, window):
     window(32)
     whole = tiny(learning_rate_init=1e-4).fit(X)
     monkeypatch.setattr(gram, "NUMBERS_ON_GPU", 1 << 15)
@@ -158,14 +155,14 @@ class Waiting(nn.Module):
         return self.linear(X) * torch.tensor(1.0).to(X.device)
 
 
-def test_a_module_that_waits_for_the_device_learns_unrecorded(X, recordings):
+def test_a_module_that_waits_for_the_device_learns_unrecorded(recordings):
     init = tiny(module=Waiting).fit(X)
     assert recordings == []
     assert init.best_loss_ < init.loss_curve_[0]
     assert float(torch.randn(3, device="cuda").norm()) > 0, "the device draws as before"
 
 
-def test_terms_and_activations_are_those_of_the_cpu(X):
+def test_terms_and_activations_are_those_of_the_cpu():
     # Other perturbations of the same law.
     init = tiny(n_perturbations=512).fit(X)
     score, hidden = init.score(X), init.transform(X)
@@ -234,7 +231,7 @@ def test_a_module_learns_there_and_is_fine_tuned():
     assert next(clf.module_.parameters()).device.type == "cuda"
 
 
-def test_a_stream_is_augmented_and_learned_from_where_the_module_is(X):
+def test_a_stream_is_augmented_and_learned_from_where_the_module_is():
     rows, seen, found = torch.from_numpy(X).float(), set(), []
 
     def noisy(x):

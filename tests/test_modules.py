@@ -252,12 +252,8 @@ def test_a_spectral_norm_follows_its_weights():
     assert float(torch.linalg.matrix_norm(weight, 2)) == pytest.approx(1.0, abs=0.2)
 
 
-def net():
-    return seeded(lambda: ConvNet(2, 3, batch_norm=True))
-
-
 def test_what_is_not_learned_is_as_before():
-    module = net().eval()
+    module = network("convnet+bn").eval()
     module.drop.train()
     module.conv1.weight.requires_grad_(False)
     module.fc1.register_forward_hook(lambda *args: None)
@@ -298,7 +294,7 @@ def test_what_is_not_learned_is_not_rounded():
     ],
 )
 def test_after_an_error_the_module_is_unchanged(data, params):
-    module = net()
+    module = network("convnet+bn")
     before = state_of(module)
     with pytest.raises((RuntimeError, ValueError), match=r"NaN|shape|finite"):
         mmd_init_(module, data, **(SMALL | params))

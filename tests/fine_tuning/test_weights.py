@@ -19,10 +19,6 @@ def small(**params):
     )
 
 
-def cross_entropies(clf, X, y):
-    return -np.log(clf.predict_proba(X)[np.arange(len(y)), y])
-
-
 @pytest.mark.parametrize("weighted", [False, True])
 def test_a_step_is_that_of_the_weighted_mean(weighted):
     """W - lr X^T diag(w / sum w) (P - Y), by hand: one step on all rows, without a hidden layer."""
@@ -59,22 +55,20 @@ def test_a_weight_of_zero_is_no_row(validation):
     np.testing.assert_array_equal(clf.predict_proba(X), proba)
 
 
+SPLIT = PredefinedSplit(np.where(np.arange(120) < 30, 0, -1))
+
+
 @pytest.mark.parametrize("batch_size", [7, 4096])
-def test_the_validation_loss_is_the_weighted_mean_over_all_rows(batch_size):
-    fold = np.where(np.arange(120) < 30, 0, -1)
-    clf = small(validation_split=PredefinedSplit(fold), max_iter=1)
-    clf.set_params(iterator_valid__batch_size=batch_size)
-    clf.fit(X, y, sample_weight=WEIGHTS)
-    expected = np.average(cross_entropies(clf, X[:30], y[:30]), weights=WEIGHTS[:30])
-    assert clf.best_validation_loss_ == pytest.approx(expected, rel=1e-5)
-
-
-def test_a_given_pair_has_the_weights_of_its_classes():
-    by_class = {0: 1.0, 1: 5.0, 2: 0.2}
-    clf = small(validation_split=(X[:30], y[:30]), class_weight=by_class, max_iter=1)
-    clf.fit(X, y, sample_weight=WEIGHTS)
-    of_rows = [by_class[label] for label in y[:30]]
-    expected = np.average(cross_entropies(clf, X[:30], y[:30]), weights=of_rows)
+@pytest.mark.parametrize("split", [SPLIT, (X[:30], y[:30])], ids=["split", "pair"])
+def test_the_validation_loss_is_the_weighted_mean_over_all_rows(split, batch_size):
+    own = {"validation_split": split, "iterator_valid__batch_size": batch_size, "max_iter": 1}
+    weights = WEIGHTS[:30]
+    if split is not SPLIT:  # a pair has the weights of its classes
+        own["class_weight"] = {0: 1.0, 1: 5.0, 2: 0.2}
+        weights = np.array([1.0, 5.0, 0.2])[y[:30]]
+    clf = small(**own).fit(X, y, sample_weight=WEIGHTS)
+    losses = -np.log(clf.predict_proba(X[:30])[np.arange(30), y[:30]])
+    expected = np.average(losses, weights=weights)
     assert clf.best_validation_loss_ == pytest.approx(expected, rel=1e-5)
 
 
