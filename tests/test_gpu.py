@@ -208,13 +208,11 @@ def test_the_objective_has_the_law_and_the_gradients_of_the_cpu(sampler):
 
 def test_a_recorded_training_under_autocast_is_near_that_of_single_precision():
     images, losses = torch.rand(64, 1, 8, 8, generator=torch.Generator().manual_seed(0)), []
+    own = {"n_perturbations": 24, "max_iter": 10, "random_state": 0} | COHERENCE
     for half in (False, True):
         net = seeded(lambda: Conv(batch_norm=True)).cuda()
         with torch.autocast("cuda", torch.bfloat16, enabled=half):
-            history = mmd_init_(
-                net, images, n_perturbations=24, max_iter=10, coherence=COHERENCE["coherence"],
-                random_state=0,
-            )  # fmt: skip
+            history = mmd_init_(net, images, **own)
         losses.append(history[-1]["coherence"])
     assert losses[1] != losses[0]
     assert losses[1] == pytest.approx(losses[0], rel=0.05)

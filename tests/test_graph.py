@@ -270,15 +270,30 @@ def law_of_ends(P, mean_length):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_ends_follow_the_geometric_sum_of_powers(seed, mean_length):
     graph = some_graph(seed)
-    starts = np.repeat(np.arange(12)[:, None], 20_000, axis=1)
+    starts = np.repeat(np.arange(12)[:, None], 5_000, axis=1)
     randoms = np.random.default_rng(seed).spawn(12)
     ends = Walk.on(graph).ends(starts, mean_length, randoms)
     law = law_of_ends(transitions(graph), mean_length)
     counts = np.stack([np.bincount(row, minlength=12) for row in ends])
     assert not counts[law == 0].any()
     # Counts are binomial: six standard deviations, and one for the rarest.
-    deviation = np.sqrt(20_000 * law * (1 - law))
-    assert np.all(np.abs(counts - 20_000 * law) <= 6 * deviation + 1)
+    deviation = np.sqrt(5_000 * law * (1 - law))
+    assert np.all(np.abs(counts - 5_000 * law) <= 6 * deviation + 1)
+
+
+# Draws walks of one step, and numbers at equal distances.
+GRID = types.SimpleNamespace(
+    geometric=lambda p, size: np.ones(size, dtype=int),
+    random=lambda size: (np.arange(size) + 0.5) / size,
+)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_one_step_has_the_probability_of_each_edge(seed):
+    graph, starts = some_graph(seed), np.repeat(np.arange(12)[:, None], 100_000, axis=1)
+    ends = Walk.on(graph).ends(starts, 1, [GRID] * 12)
+    shares = [np.bincount(row, minlength=12) / 100_000 for row in ends]
+    np.testing.assert_allclose(shares, transitions(graph), rtol=0, atol=1e-4)
 
 
 def test_walks_of_a_call_are_independent():

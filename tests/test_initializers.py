@@ -356,7 +356,7 @@ def test_the_number_of_classes_is_that_of_labels(y, n_classes):
 
 
 @pytest.mark.parametrize("params", [{}, {"coherence": "auto"}])
-def test_a_callback_sees_each_window_and_may_end_the_training(params, X):
+def test_a_callback_sees_each_window_and_may_end_the_training(params):
     seen = []
 
     def callback(record, module):

@@ -81,10 +81,7 @@ def convolution():
     return nn.Sequential(*layers, nn.ReLU(), nn.Flatten())
 
 
-STEPS = {
-    "gram": lambda: nn.Sequential(nn.Linear(16, 8), nn.ReLU()),
-    "functional": convolution,
-}
+STEPS = {"gram": lambda: nn.Sequential(nn.Linear(16, 8), nn.ReLU()), "functional": convolution}
 
 
 def step_of(name, rank, seed=0):

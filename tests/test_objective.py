@@ -27,12 +27,8 @@ from sklearn_mmdinit.training.schedule import ByEpochs
 BOTH = pytest.mark.parametrize("sampler", ["gram", "functional"])
 
 
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
-
-
 def objective(n_perturbations=16, seed=0, **params):
-    return MMDObjective(n_perturbations, generator=generator(seed), **params)
+    return MMDObjective(n_perturbations, generator=torch.Generator().manual_seed(seed), **params)
 
 
 def net_of(*between):

@@ -66,10 +66,8 @@ def test_a_step_elsewhere_reads_no_value_and_uses_nothing_of_the_host(params, mo
         float(terms[0].detach())
 
 
-@pytest.mark.parametrize(
-    ("use", "expected"), [(lambda X: X * 2.0 + 1, False), (lambda X: X * torch.tensor(2.0), True)]
-)
-def test_what_the_host_keeps_is_seen_and_a_number_is_not(use, expected):
-    with _OnHost() as host:
-        use(torch.empty(3, device="meta"))
-    assert host.seen == expected
+def test_what_the_host_keeps_is_seen_and_a_number_is_not():
+    for factor, expected in ((2.0, False), (torch.tensor(2.0), True)):
+        with _OnHost() as host:
+            torch.empty(3, device="meta").mul(factor)
+        assert host.seen == expected

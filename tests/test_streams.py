@@ -263,16 +263,15 @@ def test_under_autocast_passes_have_its_precision_and_losses_and_weights_their_o
         assert weights[name].dtype == value.dtype
 
 
-def wide():
-    """A perceptron that the gram sampler serves, with a layer of few inputs."""
-    layers = nn.Flatten(), nn.Linear(64, 12), nn.ReLU(), nn.Linear(12, 2000), nn.ReLU()
-    return nn.Sequential(*layers, nn.Linear(2000, 10))
-
-
 def test_under_autocast_threads_have_the_precision_of_the_caller(window):
     window(1)
     params = {"n_perturbations": 256, "batch_size": 32, "max_iter": 1}
     data, found = DataLoader(IMAGES, 32), []
+
+    def wide():  # gram serves it, and one of its layers has few inputs
+        layers = nn.Flatten(), nn.Linear(64, 12), nn.ReLU(), nn.Linear(12, 2000), nn.ReLU()
+        return nn.Sequential(*layers, nn.Linear(2000, 10))
+
     for n_threads in (1, 2):
         with threads(n_threads), torch.autocast("cpu", torch.bfloat16):
             found.append(learned(data, seeded(wide), **params)[0][0]["loss"])
@@ -341,11 +340,6 @@ def test_a_checkpoint_of_one_view_is_not_one_of_two(tmp_path):
         learned(pairs, views=2, **params)
 
 
-def once():
-    left = iter(IMAGES)
-    return DataLoader(Stream(lambda epoch: left), 16)
-
-
 PAIRS, PCA_GRAPH = {"coherence": "auto", "views": 2}, Coherence(embedding=PCA(2))
 NOT_FINITE = IMAGES.clone()
 NOT_FINITE[37, 0, 3, 4] = torch.nan
@@ -360,9 +354,10 @@ NO_STREAM = {
     "got a dict; of several items pass the one": {"image": IMAGES},
     "got NoneType.*collate_fn": DataLoader(IMAGES, 16, collate_fn=lambda items: None),
 }
+LEFT = iter(IMAGES)
 AT_ONCE_NOT_FINITE = Stream(lambda epoch: IMAGES if epoch == 0 else NOT_FINITE / 0)
 NO_EXAMPLES = {
-    "epoch 2 of.*Let __iter__ .* return a new iterator": once(),
+    "epoch 2 of.*Let __iter__ .* return a new iterator": DataLoader(Stream(lambda epoch: LEFT), 16),
     "gives no examples": DataLoader(Stream(lambda _: []), 16),
     "Stream cannot be read": Stream(lambda _: []),
     "TensorDataset cannot be read": TensorDataset(IMAGES[:0]),
