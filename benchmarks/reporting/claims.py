@@ -6,6 +6,7 @@ over draws of the labels.
 
 from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
 
 from protocol.contenders import ALL_RIVALS, RIVALS, scratch_of
@@ -30,8 +31,8 @@ class Claim:
 
 SENTENCES, BESIDE_SETFIT = "embeddings.json", "embeddings-setfit.json"
 ALL_FILES = "all files of the paper's tasks"
-MNIST, PAPER = "mnist.md", "paper.md"
-IMAGES = "with oriented gradients and augmentation"
+MNIST = "mnist.md"
+IMAGES = "with HOG features and augmentation"
 
 WORTH = (
     Claim(f"MNIST, 1 label of each digit, {IMAGES}", f"{MNIST}#ten-classes",
@@ -54,12 +55,10 @@ WORTH = (
     Claim("features of a small ConvNet, MNIST, two classes, 60 labels", f"{MNIST}#a-small-convnet",
           "mnist-convnet.json", 5, "convnet/features+logistic"),
 )  # fmt: skip
-OF_PAPER = (
-    Claim("MNIST, two classes, 60 labels, from Xavier's weights", f"{PAPER}#table-1",
-          ALL_FILES, 5, OURS),
-    Claim("the same, 480 labels", f"{PAPER}#table-1", ALL_FILES, 40, OURS),
-)  # fmt: skip
 LIMITS = (
+    Claim("the paper's objective, MNIST, two classes, 60 labels", "paper.md#table-1",
+          ALL_FILES, 5, OURS),
+    Claim("the same, 480 labels", "paper.md#table-1", ALL_FILES, 40, OURS),
     Claim("the same sentences, N = 5, beside SetFit, which fine-tunes the encoder",
           "embeddings.md#setfit", BESIDE_SETFIT, 5, EMBEDDING_LINE, "logistic, C = 100"),
     Claim("Fashion-MNIST, two classes, 480 labels", f"{MNIST}#fashion-mnist",
@@ -98,8 +97,8 @@ def figures_of(claim: Claim, library: Library) -> dict[str, float]:
 def _row(claim: Claim, library: Library) -> list[str]:
     accuracies, best, fresh = _rival_and_fresh(claim, library)
     own, means = accuracies[claim.method], accuracies.mean()
-    over = several([len(accuracies)], accuracies.index.names[-1])
-    row = [f"[{claim.words}](report/{claim.page})", over, f"{means[claim.method]:.1f}"]
+    n = several([len(accuracies)], accuracies.index.names[-1])
+    row = [f"[{claim.words}](report/{claim.page})", n, f"{means[claim.method]:.1f}"]
     for name, words in ((best, f" ({best.removeprefix('rival/')})"), (fresh, "")):
         if not name:
             row += ["-", "-"]
@@ -107,18 +106,28 @@ def _row(claim: Claim, library: Library) -> list[str]:
         gained = gains((own - accuracies[name]).to_frame(0).dropna())
         difference = gain_text(*(part.loc[0, claim.n] for part in gained[:3]))
         row += [f"{means[name]:.1f}{words}", difference]
-    return row
+    own = theta0_of(claim.method)
+    learned = library.results(claim.file).get("theta0", []) if claim.file != ALL_FILES else []
+    seconds = [one["seconds"] for one in learned if own == one["method"] and one["seconds"]]
+    return [*row, f"{np.median(seconds) / 60:.1f}" if seconds else "-"]
 
 
 def claims_table(claims: tuple[Claim, ...], library: Library) -> Table:
     """A row a claim, beside the best other method of its file, as found afterwards, and scratch."""
-    head = [
-        "claim",
-        "over",
-        "accuracy",
-        "best other method",
-        "above it",
-        "random weights",
-        "above them",
-    ]
+    head = ["claim", "n", "ours", "best other method", "difference", "random weights"]
+    head += ["difference from them", "minutes"]
     return Table("", pd.DataFrame([_row(claim, library) for claim in claims], columns=head))
+
+
+def choices_table(claims: tuple[Claim, ...], library: Library) -> Table:
+    """What single choices of the labelled examples give: claims, and the best other method."""
+    rows = []
+    for claim in claims:
+        _, best, _ = _rival_and_fresh(claim, library)
+        single = wide_of(library.results(claim.file)).xs(claim.n, level=N)
+        for name, words in ((claim.method, "ours"), (best, best.removeprefix("rival/"))):
+            found = single[name]
+            figures = found.mean(), found.std(), found.quantile(0.1), found.min()
+            rows.append([claim.words, words, str(len(found)), *map("{:.1f}".format, figures)])
+    head = ["claim", "method", "choices", "mean", "std", "worst tenth below", "worst"]
+    return Table("", pd.DataFrame(rows, columns=head))

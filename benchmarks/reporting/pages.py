@@ -10,7 +10,7 @@ from functools import cache, partial
 import pandas as pd
 
 import runs
-from reporting.claims import LIMITS, OF_PAPER, PAPER, WORTH, Claim, claims_table
+from reporting.claims import LIMITS, WORTH, choices_table, claims_table
 from reporting.estimates import Estimates
 from reporting.headline import headline_table
 from reporting.layout import Table, as_markdown, template_environment
@@ -77,20 +77,6 @@ def agreement_table(library: Library) -> Table:
     return Table(title, pd.DataFrame(rows, columns=["table", "runs", "figures", "within"]))
 
 
-def counted_claims(claims: tuple[Claim, ...], counts: dict[str, str], library: Library) -> Table:
-    """Claims of the first page, after how many figures agree by the paper's text."""
-    agreement = agreement_table(library).frame
-    rows = []
-    for words, pattern in counts.items():
-        figures = agreement["figures"][agreement["table"].str.contains(pattern)]
-        ours, of = figures.str.split(" of ", expand=True).astype(int).sum()
-        link = f"[{words}: figures that agree](report/{PAPER}#what-agrees)"
-        rows.append([link, "-", f"{ours} of {of}", "-", "-", "-", "-"])
-    table = claims_table(claims, library)
-    counted = pd.DataFrame(rows, columns=table.head)
-    return Table(table.title, pd.concat([counted, table.frame]))
-
-
 # The appendices
 
 
@@ -123,14 +109,7 @@ DIGESTS: dict[str, Callable[[Library], Table]] = {
     "headline": headline_table,
     "commands": commands,
     "worth": partial(claims_table, WORTH),
-    "paper": partial(counted_claims, OF_PAPER, {"Tables 1 and 2": "^Table "}),
-    "limits": partial(
-        counted_claims,
-        LIMITS,
-        {
-            "the paper's dead neurons": "^Dead neurons, (?:sum|from)",
-            "the paper's grid of s and lambda": "^Scale .*, sum",
-        },
-    ),
+    "choices": partial(choices_table, WORTH[:2]),
+    "limits": partial(claims_table, LIMITS),
 }
 """From all results to a table of several of them, by kind."""
