@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from functools import partial
 
 import pytest
 import torch
@@ -251,3 +252,37 @@ def test_the_loss_of_a_training_is_the_objective_and_coherence():
     assert (alone.term_names, alone.rows_in_flight) == (("loss", "coherence"), 12)
     (loss, term_alone), _, _ = terms_of(alone, X, None)
     assert_close((loss, term_alone), (COHERENCE_WEIGHT * term, term))
+
+
+ELEMENTWISE = [
+    *(nn.ReLU, nn.ReLU6, nn.RReLU, nn.LeakyReLU, nn.PReLU, nn.ELU, nn.SELU, nn.CELU, nn.GELU),
+    *(nn.SiLU, nn.Mish, nn.Tanh, nn.Sigmoid, nn.Softplus, nn.Softsign, nn.LogSigmoid),
+    *(nn.Tanhshrink, nn.Hardtanh, nn.Hardswish, nn.Hardsigmoid, nn.Hardshrink, nn.Softshrink),
+    *(nn.Identity, nn.Dropout, nn.AlphaDropout, nn.FeatureAlphaDropout),
+]
+
+
+@pytest.mark.parametrize("layer", ELEMENTWISE)
+@BOTH
+def test_every_elementwise_layer_has_all_terms(layer, sampler):
+    if layer in (nn.PReLU, nn.FeatureAlphaDropout, nn.RReLU):
+        sampler = "auto"  # gram serves neither of the first two, and vmap not the last
+    net = net_of(layer())
+    net[1].eval()
+    terms = objective(4, sampler=sampler)(net, torch.tensor(rows(8)))
+    terms.detachment.backward()
+    assert net[0].weight.grad.isfinite().all()
+    assert net[2].weight.grad.any()
+
+
+def test_hardsigmoid_has_the_terms_of_its_formula():
+    class Formula(nn.Module):
+        def forward(self, x):
+            return nn.functional.relu6(x + 3) / 6
+
+    of_layer, of_formula = (
+        seeded(partial(net_of, layer)) for layer in (nn.Hardsigmoid(inplace=True), Formula())
+    )
+    for net in (of_layer, of_formula):
+        objective(4, sampler="functional")(net, torch.tensor(rows(8))).total.backward()
+    assert_close(of_layer[0].weight.grad, of_formula[0].weight.grad)

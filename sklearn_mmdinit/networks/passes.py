@@ -13,6 +13,7 @@ from torch.backends import mha
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 from torch.nn.utils.parametrizations import _SpectralNorm
+from torch.overrides import TorchFunctionMode
 
 from .._base.environment import in_single_precision
 from .gram import factor_and_shift, gram_layers
@@ -242,6 +243,15 @@ def _logits_and_tapped(
         return latest
 
     watched = [part for part in module.modules() if isinstance(part, (*TAPPED, *NORMALIZATIONS))]
-    with hooked(watched, tap):
+    with hooked(watched, tap), _Hardsigmoid():
         logits = module(rows.clone())
     return logits, tapped[:-1]
+
+
+class _Hardsigmoid(TorchFunctionMode):
+    """Computes hardsigmoid from relu6, because PyTorch's has no second derivative."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is nn.functional.hardsigmoid:
+            return nn.functional.relu6(args[0] + 3.0) / 6.0
+        return func(*args, **(kwargs or {}))
