@@ -12,7 +12,6 @@ import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -176,6 +175,11 @@ class RowLoader(DataLoader[Any]):
 # The net
 
 
+def _softmax(logits: torch.Tensor) -> torch.Tensor:
+    """Probabilities in float32; a function, because skops cannot load a partial with a dtype."""
+    return logits.float().softmax(dim=-1)
+
+
 class _Stop(BaseException):
     """Replaces the KeyboardInterrupt by which a skorch callback ends training."""
 
@@ -251,7 +255,7 @@ def build_net(
         "verbose": 0,
         "criterion": nn.CrossEntropyLoss,
         # The softmax, whatever the criterion is, because modules return logits.
-        "predict_nonlinearity": partial(torch.softmax, dim=-1, dtype=torch.float32),
+        "predict_nonlinearity": _softmax,
         "iterator_train": RowLoader,
         "iterator_train__shuffle": True,
         "iterator_valid": RowLoader,

@@ -380,3 +380,20 @@ def test_rows_become_dense_a_batch_at_a_time(monkeypatch):
     clf.fit(sp.csr_array(X), y).predict_proba(sp.csr_array(X))
     # The inspection; 83 rows in batches of 15, 17 to validate; then all of them.
     assert sizes == [4, *[15] * 5, 8, 17, *[20] * 5]
+
+
+class Chosen(nn.Linear):
+    """A module that takes the number of classes by name."""
+
+    def __init__(self, n_classes):
+        super().__init__(64, n_classes)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_skops_loads_what_it_has_dumped(weighted):
+    skops = pytest.importorskip("skops.io", reason="a package of its own")
+    X, y = FEW
+    clf = NetClassifier(Chosen, max_iter=2, random_state=0)
+    file = skops.dumps(clf.fit(X, y, np.ones(len(y)) if weighted else None))
+    loaded = skops.loads(file, trusted=skops.get_untrusted_types(data=file))
+    np.testing.assert_array_equal(loaded.predict_proba(X), clf.predict_proba(X))
