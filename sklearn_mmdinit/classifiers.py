@@ -46,8 +46,9 @@ class NetClassifier(factories.ExtraParamsMixin, ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     module : nn.Module or subclass of it, default=None
-        The network, which returns logits (n, n_classes). An instance is copied and does not
-        change; its weights are those where training starts without `warm_start_from`. A class is
+        The network, which returns logits (n, n_classes). If it returns a tuple in training mode,
+        as networks with auxiliary outputs do, the first part is trained. An instance is copied and
+        does not change; training without `warm_start_from` starts at its weights. A class is
         called with the ``module__<name>`` parameters. It also gets ``n_classes``, if it has this
         argument, and ``n_features``, the number of values of an example, if it has this argument
         without a default; ``module__n_classes`` and ``module__n_features`` replace these. The

@@ -200,8 +200,9 @@ class Net(NeuralNetClassifier):
             raise _Stop from error
 
     def infer(self, x: Any, **fit_params: Any) -> Any:
-        """Logits of a batch, with or without weights of examples."""
-        return super().infer(_inputs_and_weights(x)[0], **fit_params)
+        """Logits of a batch, with or without weights of examples; the first part of a tuple."""
+        outputs = super().infer(_inputs_and_weights(x)[0], **fit_params)
+        return outputs[0] if isinstance(outputs, tuple) else outputs
 
     def get_loss(
         self, y_pred: Any, y_true: Any, X: Any = None, training: bool = False, **kwargs: Any

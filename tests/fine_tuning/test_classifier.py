@@ -382,13 +382,6 @@ def test_rows_become_dense_a_batch_at_a_time(monkeypatch):
     assert sizes == [4, *[15] * 5, 8, 17, *[20] * 5]
 
 
-class Chosen(nn.Linear):
-    """A module that takes the number of classes by name."""
-
-    def __init__(self, n_classes):
-        super().__init__(64, n_classes)
-
-
 @pytest.mark.parametrize("weighted", [False, True])
 def test_skops_loads_what_it_has_dumped(weighted):
     skops = pytest.importorskip("skops.io", reason="a package of its own")
@@ -397,3 +390,17 @@ def test_skops_loads_what_it_has_dumped(weighted):
     file = skops.dumps(clf.fit(X, y, np.ones(len(y)) if weighted else None))
     loaded = skops.loads(file, trusted=skops.get_untrusted_types(data=file))
     np.testing.assert_array_equal(loaded.predict_proba(X), clf.predict_proba(X))
+
+
+class Auxiliary(nn.Linear):
+    """Two heads while training, as of GoogLeNet; the second is for a loss of one's own."""
+
+    def forward(self, x):
+        logits = super().forward(x)
+        return (logits, logits[:, :1]) if self.training else logits
+
+
+def test_of_a_tuple_in_training_mode_the_first_part_is_trained():
+    nets = [seeded(lambda kind=kind: kind(64, 10)) for kind in (nn.Linear, Auxiliary)]
+    plain, auxiliary = (NetClassifier(net, max_iter=2, random_state=0).fit(*FEW) for net in nets)
+    np.testing.assert_array_equal(plain.predict_proba(FEW[0]), auxiliary.predict_proba(FEW[0]))
