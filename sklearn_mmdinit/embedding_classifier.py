@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.neighbors import NearestNeighbors
 from sklearn.preprocessing import normalize
 from sklearn.utils import column_or_1d
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from ._base import validation as checks
 from ._base.environment import array_of
@@ -129,10 +129,10 @@ class EmbeddingClassifier(ClassifierMixin, BaseEstimator):
         ValueError
             If X is not valid, or y has labels of fewer than two classes.
         """
-        X = validate_data(self, array_of(X), dtype=_FLOATS, ensure_min_samples=2)
+        rows = self._unit(X, reset=True, ensure_min_samples=2)
         self.classes_, indices = _encoded(y)
-        check_consistent_length(X, indices)
-        rows, labelled, n_classes = _unit(X), indices >= 0, len(self.classes_)
+        check_consistent_length(rows, indices)
+        labelled, n_classes = indices >= 0, len(self.classes_)
         given = np.zeros((len(rows), n_classes), dtype=np.float32)
         given[labelled, indices[labelled]] = 1.0
         self._weights, self._biases = linear_head(
@@ -149,7 +149,7 @@ class EmbeddingClassifier(ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities (n_samples, n_classes) in the order of ``classes_``, not calibrated."""
         check_is_fitted(self)
-        rows = _unit(validate_data(self, array_of(X), dtype=_FLOATS, reset=False))
+        rows = self._unit(X, reset=False)
         spread = None if self._spreading is None else self._spreading.predict_proba(rows)
         scores = _SCALE * (rows @ self.class_means_.T) + self.class_shifts_
         return np.asarray(softmax(scores + self._prior(rows, spread), axis=1))
@@ -159,15 +159,18 @@ class EmbeddingClassifier(ClassifierMixin, BaseEstimator):
         indices = self.predict_proba(X).argmax(axis=1)  # first, because it checks for a fit
         return self.classes_[indices]
 
+    def _unit(self, X: Any, **options: Any) -> np.ndarray:
+        """Rows of X, checked, of unit norm in float32; a row of zeros stays."""
+        (X,) = checks.examples_checked(self, X, allow_nd=False, **options)
+        rows = checks.unit_rows(X.astype(np.promote_types(X.dtype, np.float32), copy=False))
+        return rows.astype(np.float32, copy=False)
+
     def _prior(self, rows: np.ndarray, spread: np.ndarray | None) -> np.ndarray:
         """What label spreading and the logistic regression add to the scores of rows."""
         prior = log_softmax(rows @ self._weights.T + self._biases, axis=1)
         if spread is not None:
             prior += _SPREADING_WEIGHT * np.log(spread + _SMALLEST_SHARE)
         return np.asarray(prior, dtype=np.float32)
-
-
-_FLOATS = [np.float64, np.float32]  # other types become the first
 
 
 def _encoded(y: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -184,11 +187,6 @@ def _encoded(y: Any) -> tuple[np.ndarray, np.ndarray]:
     encoded = np.full(len(y), -1)
     encoded[labelled] = indices
     return classes, encoded
-
-
-def _unit(X: np.ndarray) -> np.ndarray:
-    """Rows of unit norm in float32; a row of zeros stays."""
-    return checks.unit_rows(X).astype(np.float32, copy=False)
 
 
 class NeighborSpreading:

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import softmax
@@ -93,3 +94,14 @@ def test_few_rows_are_enough():
     for rows in (np.eye(6)[:, :4] + 0.1, two_kinds):  # some are zeros, which have no direction
         clf = EmbeddingClassifier().fit(rows, [0, 1, -1, 0, 1, -1])
         assert np.isfinite(clf.predict_proba(rows)).all()
+
+
+@pytest.mark.parametrize("table", [pd.DataFrame, pl.DataFrame])
+@pytest.mark.parametrize("kind", [list, np.asarray])
+def test_a_column_of_vectors_is_refused_with_what_to_write(table, kind, blobs):
+    X, y = blobs[0][:40], blobs[1][:40]
+    frame = table({"its name": [kind(row) for row in X.tolist()]})
+    with pytest.raises(ValueError, match=r"sequence|ambiguous") as error:
+        EmbeddingClassifier().fit(frame, y)
+    assert error.value.__notes__ == ["if a column of X holds vectors, pass np.stack(X['its name'])"]
+    assert EmbeddingClassifier().fit(np.stack(frame["its name"]), y).score(X, y) > 0.5

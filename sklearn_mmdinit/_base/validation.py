@@ -58,12 +58,13 @@ def all_or_nothing(method: Callable[P, R]) -> Callable[P, R]:
 
 
 @contextmanager
-def add_error_context(context: str) -> Iterator[None]:
-    """Add a note that says where an error comes from; its type and message stay."""
+def add_error_context(context: str, about: str = "") -> Iterator[None]:
+    """Add a note to an error, if `about` matches its message; its type and message stay."""
     try:
         yield
     except Exception as error:
-        error.add_note(context)
+        if re.search(about, str(error)):
+            error.add_note(context)
         raise
 
 
@@ -208,7 +209,9 @@ def examples_checked(
     X = array_of(X)
     flat = not allow_nd or (X if hasattr(X, "ndim") else np.asarray(X)).ndim <= 2
     options |= {"reset": reset, "allow_nd": allow_nd, "ensure_2d": flat}
-    checked = validate_data(estimator, X, y, dtype="numeric", **options)
+    vectors = "if a column of X holds vectors, pass np.stack(X['its name'])"
+    with add_error_context(vectors, "array element with a sequence|more than one element"):
+        checked = validate_data(estimator, X, y, dtype="numeric", **options)
     X, *labels = checked if isinstance(checked, tuple) else (checked,)
     if X.dtype.kind not in "biuf":
         hint = "leave out or encode the columns of another kind, for example by OrdinalEncoder"
