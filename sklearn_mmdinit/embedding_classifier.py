@@ -23,10 +23,12 @@ __all__ = ["EmbeddingClassifier"]
 
 # Chosen on banking77, CLINC150 and 20 Newsgroups; benchmarks/embeddings.py measures other sets too.
 _SCALE = 40.0  # of the cosine of an example and the mean of a class
+_NARROWNESS_PENALTY = 20.0
 _SPREADING_WEIGHT, _ALPHA = 1.5, 0.95
 _SMALLEST_SHARE = 1e-3  # added to spread labels, whose logarithm is taken
 _MASS_POWER = 0.5
 _N_ROUNDS = 12
+_SMALLEST_RATIO = 1e-6  # added to ratios of shares, whose logarithm is taken
 _N_NEIGHBORS, _N_SPREADINGS = 10, 100  # of label spreading
 
 
@@ -37,16 +39,31 @@ def fit_classes(
 
     `rows` (n, n_features) have unit norm. `given` (n, n_classes) is 1 at the class of each labelled
     row, and 0 elsewhere. `prior` (n, n_classes) is added to the scores of rows. A class with many
-    rows gets a smaller shift.
+    rows, or with rows near one another, gets a smaller shift.
     """
-    labelled, uniform = given.any(axis=1), len(given) / given.shape[1]
-    means, shift = normalize(given.T @ rows), np.zeros_like(given[0])
-    for _ in range(_N_ROUNDS):
+    labelled, proba = given.any(axis=1), given
+    penalty = _NARROWNESS_PENALTY * (1.0 - 1.0 / given.sum(axis=0).min())
+    for _ in range(_N_ROUNDS + 1):
+        n_rows, sums = proba.sum(axis=0), proba.T @ rows
+        means, norms = normalize(sums, return_norm=True)
+        shift = -_MASS_POWER * np.log(n_rows + 1.0) - penalty * norms / n_rows
         proba = softmax(_SCALE * (rows @ means.T) + shift + prior, axis=1)
         proba[labelled] = given[labelled]
-        shift = -_MASS_POWER * np.log((proba.sum(axis=0) + 1.0) / uniform)
-        means = normalize(proba.T @ rows)
     return means, shift
+
+
+def log_share_ratios(scores: np.ndarray, n_labels: np.ndarray) -> np.ndarray:
+    """How much larger each class is among all rows than among the labels: logarithms (n_classes,).
+
+    EM of Saerens et al. for the logits `scores` (n, n_classes) of a classifier of `n_labels`
+    (n_classes,) labels. Of a class with k labels the logarithm is multiplied by 1 - 1 / k, because
+    a classifier of few labels hardly shows shares.
+    """
+    ratios = np.ones(len(n_labels))
+    for _ in range(_N_ROUNDS):
+        shares = softmax(scores + np.log(ratios), axis=1).mean(axis=0)
+        ratios = shares * n_labels.sum() / n_labels + _SMALLEST_RATIO
+    return np.asarray((1.0 - 1.0 / n_labels) * np.log(ratios))
 
 
 class EmbeddingClassifier(ClassifierMixin, BaseEstimator):
@@ -59,13 +76,19 @@ class EmbeddingClassifier(ClassifierMixin, BaseEstimator):
 
     .. math::
 
-        \log p(c \mid x) = 40 \, m_c^\top x - \tfrac12 \log n_c
-        + \tfrac32 \log (f_c(x) + 10^{-3}) + \log q_c(x) + \text{const}.
+        \log p(c \mid x) = 40 \, m_c^\top x - \tfrac12 \log n_c - 20 \, b \, r_c
+        + \tfrac32 \log (f_c(x) + 10^{-3}) + \log q_c(x) + s_c + \text{const}.
 
-    The vector :math:`m_c` is the mean of the examples of class c, scaled to unit norm, and
-    :math:`n_c` is their number plus 1. 12 rounds of EM find both: a labelled example belongs to its
-    class, an unlabelled one to each class with the weight p. This is soft k-means that begins with
-    the labelled examples [2]_, with a prior for each example. There is nothing to tune.
+    The vector :math:`m_c` is the mean of the examples of class c, scaled to unit norm, :math:`r_c`
+    its norm before, and :math:`n_c` the number of these examples plus 1. 12 rounds of EM find them:
+    a labelled example belongs to its class, an unlabelled one to each class with the weight p. This
+    is soft k-means that begins with the labelled examples [2]_, with a prior for each example.
+    There is nothing to tune.
+
+    Two terms let a class be rarer than its labels are. EM finds the shares of classes with which
+    :math:`q_c` fits all examples [3]_, and :math:`s_c` is the logarithm of the share of c by its
+    share of the labels, times 1 - 1 / k if c has k labels. The term with :math:`r_c` leaves far
+    examples to a class of many kinds; b is 1 - 1 / k for the class with the fewest labels.
 
     Attributes
     ----------
@@ -74,7 +97,7 @@ class EmbeddingClassifier(ClassifierMixin, BaseEstimator):
     class_means_ : ndarray of shape (n_classes, n_features)
         The means m.
     class_shifts_ : ndarray of shape (n_classes,)
-        The term with n_c, up to a constant.
+        The terms with n_c and r_c.
     n_features_in_ : int
         Number of columns of X.
     feature_names_in_ : ndarray of str
@@ -93,6 +116,8 @@ class EmbeddingClassifier(ClassifierMixin, BaseEstimator):
     .. [1] D. Zhou, O. Bousquet, T. N. Lal, J. Weston and B. Schoelkopf, "Learning with Local and
        Global Consistency", NeurIPS 16, 2004.
     .. [2] M. Ren et al., "Meta-Learning for Semi-Supervised Few-Shot Classification", ICLR 2018.
+    .. [3] M. Saerens, P. Latinne and C. Decaestecker, "Adjusting the Outputs of a Classifier to New
+       a Priori Probabilities: A Simple Procedure", Neural Computation 14, 2002.
 
     Examples
     --------
@@ -135,15 +160,13 @@ class EmbeddingClassifier(ClassifierMixin, BaseEstimator):
         labelled, n_classes = indices >= 0, len(self.classes_)
         given = np.zeros((len(rows), n_classes), dtype=np.float32)
         given[labelled, indices[labelled]] = 1.0
-        self._weights, self._biases = linear_head(
-            rows[labelled], indices[labelled], None, n_classes
-        )
+        self._weights, biases = linear_head(rows[labelled], indices[labelled], None, n_classes)
+        self._biases = biases + log_share_ratios(rows @ self._weights.T + biases, given.sum(axis=0))
         self._spreading = spread = None
         if count_distinct(rows, _N_NEIGHBORS + 1) > _N_NEIGHBORS:
-            self._spreading = NeighborSpreading(_ALPHA).fit(rows, given)
+            self._spreading = NeighborSpreading().fit(rows, given)
             spread = self._spreading.label_distributions_
-        prior = self._prior(rows, spread)
-        self.class_means_, self.class_shifts_ = fit_classes(rows, given, prior)
+        self.class_means_, self.class_shifts_ = fit_classes(rows, given, self._prior(rows, spread))
         return self
 
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -160,10 +183,8 @@ class EmbeddingClassifier(ClassifierMixin, BaseEstimator):
         return self.classes_[indices]
 
     def _unit(self, X: Any, **options: Any) -> np.ndarray:
-        """Rows of X, checked, of unit norm in float32; a row of zeros stays."""
-        (X,) = checks.examples_checked(self, X, allow_nd=False, **options)
-        rows = checks.unit_rows(X.astype(np.promote_types(X.dtype, np.float32), copy=False))
-        return rows.astype(np.float32, copy=False)
+        """Rows of X, checked, of unit norm; a row of zeros stays."""
+        return checks.unit_rows(*checks.examples_checked(self, X, allow_nd=False, **options))
 
     def _prior(self, rows: np.ndarray, spread: np.ndarray | None) -> np.ndarray:
         """What label spreading and the logistic regression add to the scores of rows."""
@@ -197,9 +218,6 @@ class NeighborSpreading:
     weighs edges by shared neighbours, and returns no NaN for rows that no label reaches.
     """
 
-    def __init__(self, alpha: float) -> None:
-        self.alpha = alpha
-
     def fit(self, X: np.ndarray, given: np.ndarray) -> Self:
         """Spread labels among rows X (n, p); `given` (n, n_classes) is 1 at a label, else 0."""
         edges = neighbor_graph(X, n_neighbors=_N_NEIGHBORS)
@@ -207,22 +225,21 @@ class NeighborSpreading:
         # No degree is 0, because each row has neighbours.
         scale = 1.0 / np.sqrt(both_ways.sum(axis=1))
         both_ways.data *= scale[both_ways.row] * scale[both_ways.col]
-        matrix, start = both_ways.tocsr(), (1.0 - self.alpha) * given
+        matrix, start = both_ways.tocsr(), (1.0 - _ALPHA) * given
         spread = start
         for _ in range(_N_SPREADINGS):
-            spread = self.alpha * (matrix @ spread) + start
-        self.label_distributions_ = _divided_by_sums(spread, 0.0)
+            spread = _ALPHA * (matrix @ spread) + start
+        self.label_distributions_ = _shares(spread)
         self._search = NearestNeighbors(n_neighbors=_N_NEIGHBORS, algorithm="brute").fit(X)
         return self
 
     def predict_proba(self, X: np.ndarray) -> np.ndarray:
-        """Mean of the nearest rows' distributions (n, n_classes); uniform if all are 0."""
+        """Mean of the nearest rows' distributions (n, n_classes); 0 if all are."""
         nearest = self._search.kneighbors(X, return_distance=False)
-        votes = self.label_distributions_[nearest].sum(axis=1)
-        return _divided_by_sums(votes, 1.0 / votes.shape[1])
+        return _shares(self.label_distributions_[nearest].sum(axis=1))
 
 
-def _divided_by_sums(votes: np.ndarray, default: float) -> np.ndarray:
-    """Each row divided by its sum, or filled with the default if that is 0."""
+def _shares(votes: np.ndarray) -> np.ndarray:
+    """Each row divided by its sum; a row of zeros stays."""
     totals = votes.sum(axis=1, keepdims=True)
-    return np.where(totals > 0, votes / np.where(totals > 0, totals, 1.0), default)
+    return np.asarray(votes / np.where(totals > 0, totals, 1.0))

@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import softmax
 from sklearn.datasets import make_blobs
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import f1_score
 from sklearn.model_selection import cross_val_score
 from sklearn.preprocessing import normalize
 
@@ -52,7 +53,7 @@ def test_em_ends_where_the_means_are_those_of_its_own_classes():
     proba = softmax(40.0 * rows @ means.T + shift, axis=1)
     proba[given.any(axis=1)] = given[given.any(axis=1)]
     assert_allclose(means, normalize(proba.T @ rows), atol=1e-5)
-    assert_allclose(shift, -0.5 * np.log((proba.sum(axis=0) + 1) / 40), atol=1e-4)
+    assert_allclose(shift, -0.5 * np.log(proba.sum(axis=0) + 1), atol=1e-4)
     # A prior that names another class for a row without a label moves it there.
     prior[1] = [0.0, 1e3, 0.0]
     moved, _ = fit_classes(rows, given, prior)
@@ -94,6 +95,16 @@ def test_few_rows_are_enough():
     for rows in (np.eye(6)[:, :4] + 0.1, two_kinds):  # some are zeros, which have no direction
         clf = EmbeddingClassifier().fit(rows, [0, 1, -1, 0, 1, -1])
         assert np.isfinite(clf.predict_proba(rows)).all()
+
+
+@pytest.mark.parametrize(("share", "n_labels"), [(0.02, 8), (0.1, 3)])
+def test_a_rare_class_may_have_as_many_labels_as_the_others(share, n_labels):
+    rng = np.random.default_rng(0)
+    y = (rng.random(2000) < share).astype(int)
+    X = 1.6 * normalize(rng.normal(size=(2, 64)))[y] + 0.45 * rng.normal(size=(2000, 64))
+    few = partly(y, n_labels)
+    predicted = EmbeddingClassifier().fit(X, few).predict(X)
+    assert f1_score(y, predicted) > 0.95
 
 
 @pytest.mark.parametrize("table", [pd.DataFrame, pl.DataFrame])

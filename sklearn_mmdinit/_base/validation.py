@@ -244,11 +244,12 @@ def _blocks(X: Any) -> Iterator[np.ndarray]:
 
 
 def unit_rows(X: np.ndarray) -> np.ndarray:
-    """Rows X (n, p) of floats, each scaled to unit norm; a row of zeros stays."""
+    """Rows X (n, p), each scaled to unit norm, in float32; a row of zeros stays."""
+    X = X.astype(np.promote_types(X.dtype, np.float32), copy=False)
     # First divided, exactly, by a power of 2 near the largest entry, so that squares neither
     # overflow nor vanish.
     _, exponents = np.frexp(np.abs(X).max(axis=1, keepdims=True, initial=0.0))
-    return np.asarray(normalize(np.ldexp(X, -exponents)))
+    return np.asarray(normalize(np.ldexp(X, -exponents)), dtype=np.float32)
 
 
 def mean_and_variance(X: Any) -> tuple[np.ndarray, np.ndarray]:
