@@ -1,6 +1,11 @@
 """Every estimator passes scikit-learn's own checks."""
 
+import pandas as pd
+import polars as pl
 import pytest
+from sklearn import config_context
+from sklearn.base import clone
+from sklearn.datasets import make_blobs
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from skorch.callbacks import EarlyStopping
 from skorch.utils import noop
@@ -63,3 +68,24 @@ def test_an_estimator_keeps_scikit_learns_contract(estimator, check, monkeypatch
         stop = EarlyStopping("train_loss", threshold=0.1, sink=noop)
         estimator.set_params(callbacks=[stop])
     check(estimator)
+
+
+UNLIKE = {type(estimator): estimator for estimator in estimators()}
+
+
+@pytest.mark.filterwarnings(
+    "ignore:X is not scaled", "ignore::sklearn.exceptions.ConvergenceWarning"
+)
+@pytest.mark.parametrize("kind", ["pandas", "polars"])
+@pytest.mark.parametrize("estimator", UNLIKE.values(), ids=lambda of: type(of).__name__)
+def test_estimators_fit_and_predict_under_any_output(estimator, kind):
+    X, y = make_blobs(40, 16, centers=2, random_state=0)
+    frame = {"pandas": pd.DataFrame, "polars": pl.DataFrame}[kind](
+        {f"column {i}": X[:, i] for i in range(16)}
+    )
+    with config_context(transform_output=kind):
+        fitted = clone(estimator).fit(frame, y)
+        if hasattr(fitted, "transform"):
+            assert type(fitted.transform(frame)) is type(frame)
+        else:
+            assert fitted.predict(frame).shape == (40,)
