@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ContextDecorator, ExitStack, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -16,6 +16,7 @@ from torch.nn.utils.parametrizations import _SpectralNorm
 from torch.overrides import TorchFunctionMode
 
 from .._base.environment import in_single_precision
+from .._base.validation import add_error_context
 from .gram import factor_and_shift, gram_layers
 from .noise import EMBEDDINGS, NORMALIZATIONS, uses_batch_statistics
 
@@ -54,19 +55,14 @@ def dense_gradients_(module: nn.Module) -> None:
             part.sparse = False
 
 
-@contextmanager
-def explained_single_row() -> Iterator[None]:
-    """If batch normalization fails on a mini-batch of one row, raise an error that says why."""
-    try:
-        yield
-    except ValueError as error:
-        if "Expected more than 1 value per channel" not in str(error):
-            raise
-        raise ValueError(
-            "batch normalization needs the mean and variance of a mini-batch, and this one has a "
-            "single row: pass more rows, or a batch_size of at least 2; to predict single rows, "
-            f"make the layer with track_running_stats=True ({error})"
-        ) from error
+def explained_single_row() -> ContextDecorator:
+    """If batch normalization fails on a mini-batch of one row, let the error say why."""
+    return add_error_context(
+        "batch normalization needs the mean and variance of a mini-batch, and this one has a "
+        "single row: pass more rows, or a batch_size of at least 2; to predict single rows, make "
+        "the layer with track_running_stats=True",
+        "Expected more than 1 value per channel",
+    )
 
 
 @contextmanager
