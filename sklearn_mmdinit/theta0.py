@@ -9,7 +9,6 @@ from __future__ import annotations
 import glob
 import hashlib
 import json
-import math
 import os
 import platform
 from base64 import b64decode, b64encode
@@ -96,11 +95,6 @@ class Architecture:
         keywords = {name: _described(value) for name, value in self.keywords.items()}
         object.__setattr__(self, "keywords", keywords)
         object.__setattr__(self, "input_shape", tuple(self.input_shape))
-
-    @property
-    def n_features(self) -> int:
-        """The number of values of an example."""
-        return math.prod(self.input_shape)
 
     @property
     def is_perceptron(self) -> bool:
