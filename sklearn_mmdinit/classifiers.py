@@ -350,8 +350,8 @@ class NetClassifier(factories.ExtraParamsMixin, ClassifierMixin, BaseEstimator):
         X : array-like or sparse matrix of shape (n_samples, n_features)
             Examples, best standardized. A module may take examples of another shape.
         y : array-like of shape (n_samples,)
-            Labels, numbers or strings, of at least two classes. Examples without a label are for
-            the initializer, which is fitted before.
+            Labels, numbers or strings, of at least two classes; -1 is a class like any other.
+            Examples without a label are for the initializer, which is fitted before.
         sample_weight : array-like of shape (n_samples,), default=None
             Weight of each example, at least 0. The training loss is the weighted mean over the
             examples of a mini-batch, the validation loss the weighted mean over the validation set.

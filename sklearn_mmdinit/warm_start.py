@@ -27,9 +27,6 @@ _VALID = (
 
 Source = MMDInitializer | Theta0 | None
 
-# The MLP of the paper.
-_PAPER = {"hidden_layer_sizes": (392, 392, 392)}
-
 
 def is_fitted(source: Any) -> bool:
     """Whether this is an initializer that has learned its theta0."""
@@ -42,11 +39,9 @@ def source_of(warm_start_from: Any) -> Source:
         return warm_start_from
     if isinstance(warm_start_from, os.PathLike) or str(warm_start_from).endswith(".safetensors"):
         return Theta0.load(warm_start_from)
-    hint = ""
-    if isinstance(warm_start_from, nn.Module):
-        hint = ". After mmd_init_(net, X) write NetClassifier(net), which starts from its weights"
     raise TypeError(
-        f"warm_start_from must be {_VALID}; got {shortened(repr(warm_start_from))}{hint}"
+        f"warm_start_from must be {_VALID}; got {shortened(repr(warm_start_from))}. After "
+        "mmd_init_(net, X) write NetClassifier(net, fine_tuning='head-first')"
     )
 
 
@@ -66,7 +61,8 @@ def mlp_factory(
     """The factory of an MLP: the source's, which must agree with the `chosen` keywords."""
     sizes = {"n_features": n_features, "n_classes": n_classes}
     if source is None:
-        return ModuleFactory(MLP, {**_PAPER, **chosen, **sizes}, seed)
+        # The widths are the paper's.
+        return ModuleFactory(MLP, {"hidden_layer_sizes": (392, 392, 392), **chosen, **sizes}, seed)
     factory = factory_of(source, n_features, n_classes, seed)
     if factory is None or factory.module is not MLP:
         raise ValueError(

@@ -214,7 +214,7 @@ table(
     ("validation_split", ((X, y * 0),), ValueError, {"class_weight": {0: 0, 1: 1}}),
     ("warm_start_from", (0.5, True, "x", mm.MMDInitializer, mm.MLPClassifier((3,))), TypeError),
     ("warm_start_from", (FrozenEstimator(mm.MMDInitializer()), [{"loss": 1.0}]), TypeError),
-    ("warm_start_from", (nn.Linear(4, 2),), TypeError, r"NetClassifier\(net\)"),
+    ("warm_start_from", (nn.Linear(4, 2),), TypeError, r"NetClassifier\(net, fine_tuning"),
     ("criterion__weight", (torch.ones(3),), RuntimeError, "weight tensor"),
     ("optimizer__foo criterion__foo iterator_train__foo", (1,), TypeError, "'foo'"),
     ("dataset dataset__foo", (3,), TypeError, "dataset"),

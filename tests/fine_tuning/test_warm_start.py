@@ -1,5 +1,7 @@
 """Where a classifier starts: every kind of warm_start_from, and every way to be wrong."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,7 +14,13 @@ from sklearn.preprocessing import StandardScaler
 from torch import nn
 
 from nets import Conv, Pooled, assert_same_arrays, counting, digit_images, fits
-from sklearn_mmdinit import MLP, MLPClassifier, MMDInitializer, NetClassifier
+from sklearn_mmdinit import (
+    MLP,
+    EmbeddingClassifier,
+    MLPClassifier,
+    MMDInitializer,
+    NetClassifier,
+)
 
 X, Y = load_iris(return_X_y=True)
 DATA, IMAGES = (X - X.mean(axis=0), Y), digit_images(60, 3)
@@ -224,3 +232,22 @@ def test_bad_parameters_are_noticed_before_the_long_part():
         with pytest.raises(ValueError, match=name):
             MLPClassifier(warm_start_from=counting(), **{name: bad}).fit(*DATA)
     assert fits == []
+
+
+def test_a_module_as_start_is_refused_with_what_trains_its_head_first():
+    X, y = np.random.default_rng(0).normal(size=(40, 4)), np.arange(40) % 2
+    net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    with pytest.raises(TypeError, match="warm_start_from") as error:
+        NetClassifier(net, warm_start_from=net).fit(X, y)
+    advice = re.search(r"write (NetClassifier\(.*\))", str(error.value)).group(1)
+    clf = eval(advice, {"NetClassifier": NetClassifier, "net": net})
+    assert clf.fit(X, y).fine_tuning_ == "head-first"
+
+
+@pytest.mark.parametrize("classes", [[-1, 1], [-1, 0, 1]])
+def test_a_class_may_be_minus_1_but_for_embeddings(classes):
+    X, y = np.random.default_rng(0).normal(size=(60, 4)), np.repeat(classes, 60 // len(classes))
+    clf = MLPClassifier(warm_start_from=counting(n_classes="auto")).fit(X, y)
+    assert clf.classes_.tolist() == classes
+    with pytest.raises(ValueError, match="-1, None and NaN mark examples without a label"):
+        EmbeddingClassifier().fit(X, np.where(y == 0, -1, y))
