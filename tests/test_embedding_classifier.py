@@ -109,10 +109,11 @@ def test_a_rare_class_may_have_as_many_labels_as_the_others(share, n_labels):
 
 @pytest.mark.parametrize("table", [pd.DataFrame, pl.DataFrame])
 @pytest.mark.parametrize("kind", [list, np.asarray])
-def test_a_column_of_vectors_is_refused_with_what_to_write(table, kind, blobs):
-    X, y = blobs[0][:40], blobs[1][:40]
-    frame = table({"its name": [kind(row) for row in X.tolist()]})
+def test_a_column_of_vectors_is_refused_with_what_to_write(table, kind):
+    rows, classes = X[:40], y[:40]
+    frame = table({"its name": [kind(row) for row in rows.tolist()]})
     with pytest.raises(ValueError, match=r"sequence|ambiguous") as error:
-        EmbeddingClassifier().fit(frame, y)
+        EmbeddingClassifier().fit(frame, classes)
     assert error.value.__notes__ == ["if a column of X holds vectors, pass np.stack(X['its name'])"]
-    assert EmbeddingClassifier().fit(np.stack(frame["its name"]), y).score(X, y) > 0.5
+    clf = EmbeddingClassifier().fit(np.stack(frame["its name"]), classes)
+    assert clf.score(rows, classes) > 0.5
