@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -149,14 +148,12 @@ def _attributes(module: nn.Module) -> list[tuple[str, int]]:
     return [(name, id(value)) for part in parts for name, value in part.items()]
 
 
-@contextmanager
-def _context_of_pass(module: nn.Module, X: torch.Tensor) -> Iterator[None]:
+def _context_of_pass(module: nn.Module, X: torch.Tensor) -> AbstractContextManager[None]:
     shape, name = tuple(X.shape[1:]), qualified_name(module)
     context = f"the module {name} was given examples of shape {shape} and type {X.dtype}"
     if len(shape) == 3 and shape[2] in (1, 3, 4) and shape[0] not in (1, 3, 4):
         context += "; convolutions need channels first: X.transpose(0, 3, 1, 2), or permute"
-    with add_error_context(context):
-        yield
+    return add_error_context(context)
 
 
 def check_logits(module: nn.Module, logits: Any, X: torch.Tensor) -> None:
