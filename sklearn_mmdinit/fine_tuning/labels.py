@@ -77,8 +77,7 @@ def checked_weights(sample_weight: Any, y: np.ndarray) -> np.ndarray | None:
     """The caller's weights (n,) in float64, checked; None if there are none."""
     if sample_weight is None:
         return None
-    weights: np.ndarray = _check_sample_weight(sample_weight, y, dtype=np.float64)
-    return _not_negative("sample_weight", weights)
+    return _not_negative("sample_weight", _check_sample_weight(sample_weight, y, dtype=float))
 
 
 def class_weights(
