@@ -56,6 +56,9 @@ _JUDGED_ROWS = 2048
 # The losses of single mini-batches differ by less than this factor.
 _DIVERGED = 4.0
 
+# L_iod drowns the paper's other terms, which are about 1, if it is above this.
+_DROWNS = 1000.0
+
 # Predictions have collapsed if the mean squared correlation of _COLLAPSE_ROWS of them is above
 # _COLLAPSED.
 _COLLAPSE_ROWS, _COLLAPSED = 512, 0.9
@@ -124,8 +127,8 @@ class MMDInitializer(
         an interrupt the same call goes on from there. On a CPU the result is then bit for bit that
         of a training without interruption. A file of other rows, parameters or initial weights
         raises an error, so each ``fit`` of a search needs a file of its own. A loader is known by
-        its length and first examples, a module by its class and weights, a function by its name:
-        where their code changes, take another file. A checkpoint needs a `random_state`.
+        its length and first examples, a module by its class and weights, a function by its code:
+        where other code changes, take another file. A checkpoint needs a `random_state`.
     warm_start : bool, default=False
         Whether ``fit`` of a fitted initializer starts at its theta0, for example when new rows
         have arrived. The learning rate schedule, the optimizer and the graph are new. The network
@@ -590,10 +593,14 @@ class MMDInitializer(
         loss, where = self.best_loss_, "in the best window"
         if config.coherence and self.history_:
             loss, where = self.loss_curve_[-1], "in the last window"
-        if self.history_ and loss > _DIVERGED * max(state.first_loss, 1.0):
+        drowned = self.history_ and self.history_[-1].get("detachment", 0.0) > _DROWNS
+        remedy = "detachment_weight=0, because L_iod drowns the rest, as of deep networks"
+        if diverged := self.history_ and loss > _DIVERGED * max(state.first_loss, 1.0):
+            remedy = f"a smaller learning_rate_init than {config.learning_rate_init}"
+            remedy += ", or standardize X"
+        if drowned or diverged:
             warn_user(
-                f"the loss is {loss:.3g} {where} and began at {state.first_loss:.3g}; try a "
-                f"smaller learning_rate_init than {config.learning_rate_init}, or standardize X",
+                f"the loss is {loss:.3g} {where} and began at {state.first_loss:.3g}; try {remedy}",
                 ConvergenceWarning,
             )
         return self

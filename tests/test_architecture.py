@@ -123,16 +123,16 @@ def n_code_lines(path):
 
 # Files and folders -> the most lines of code that they have together.
 BUDGET = {
-    "initializer.py": 355,
-    "classifiers.py": 300,
+    "initializer.py": 360,
+    "classifiers.py": 298,
     "fine_tuning": 410,
-    "warm_start.py": 125,
+    "warm_start.py": 121,
     "embedding_classifier.py": 120,
     "coherence.py graph": 425,
     "objective.py losses": 430,
     "networks": 780,
-    "training": 763,
-    "theta0.py": 220,
+    "training": 772,
+    "theta0.py": 216,
     "mmd_init.py transforms.py": 385,
     "_base": 650,
 }
@@ -152,7 +152,7 @@ def test_the_whole_package_keeps_its_budget():
     assert len(files) <= 45
     assert sum(map(n_code_lines, files)) <= 4950
     texts = [path.read_text() for path in files]
-    assert sum(len(text.splitlines()) for text in texts) <= 8480
+    assert sum(len(text.splitlines()) for text in texts) <= 8500
     nodes = [node for text in texts for node in ast.walk(ast.parse(text))]
     calls = [node.func for node in nodes if isinstance(node, ast.Call)]
     assert sum(isinstance(node, ast.Raise) for node in nodes) <= 120

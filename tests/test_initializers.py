@@ -373,3 +373,12 @@ def test_a_callback_sees_each_window_and_may_end_the_training(params):
         assert all(map(torch.equal, seen[-1][1], init.to_module().parameters()))
     n_steps = init.history_[1]["step"]
     assert tiny(**params, callback=callback).fit(X).history_ == plain.history_[:2]
+
+
+def test_a_third_term_that_drowns_the_others_is_told():
+    deep = nn.Sequential(nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, 2))
+    with torch.no_grad():
+        deep[2].weight *= 1000.0
+    with pytest.warns(ConvergenceWarning, match=r"try detachment_weight=0, because L_iod drowns"):
+        tiny(module=deep, max_iter=1).fit(X)
+    tiny(module=deep, max_iter=1, detachment_weight=0.0).fit(X)

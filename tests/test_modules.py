@@ -94,13 +94,11 @@ def test_an_instance_is_the_start_and_is_never_changed():
     assert clone(init).module is not module
 
 
-def test_a_softmax_at_the_end_is_told():
+def test_a_softmax_at_the_end_is_refused():
     flat = X.reshape(len(X), -1)
     net = nn.Sequential(nn.Linear(flat.shape[1], 3), nn.Softmax(dim=1))
     for learner in (small(net, max_iter=0), NetClassifier(net, max_iter=0)):
-        with pytest.warns(
-            UserWarning, match="Sequential returns probabilities; remove its softmax"
-        ):
+        with pytest.raises(ValueError, match=r"Sequential returns probabilities.* its own softmax"):
             learner.fit(flat, np.arange(len(X)) % 3)
     assert small(net[:1], max_iter=0).fit(flat).theta0_.architecture.n_classes == 3
 

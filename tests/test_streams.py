@@ -1,5 +1,6 @@
 """mmd_init_ on a stream: an epoch is a pass over a loader, and no row is kept."""
 
+import itertools
 import random
 import re
 import weakref
@@ -392,3 +393,26 @@ def test_what_is_no_stream_is_named(data, params, kind, words):
         learned(data, **params)
     told = "\n".join([str(caught.value), *getattr(caught.value, "__notes__", ())])
     assert re.search(f"(?s){words}", told)
+
+
+class Endless(Stream):
+    """A stream that names a length, which its passes exceed."""
+
+    def __len__(self):
+        return 64
+
+
+@pytest.mark.parametrize("params", [{}, {"coherence": Coherence(n_neighbors=3), "max_iter": 2}])
+def test_a_pass_ends_with_the_length_that_the_loader_names(params):
+    data = Endless(lambda number: itertools.cycle(IMAGES))
+    history, _ = learned(DataLoader(data, 16), perceptron(), **params)
+    assert history[-1]["step"] <= 8
+
+
+def test_a_short_first_mini_batch_does_not_set_the_size_of_all():
+    def batches(number):
+        yield IMAGES[:3]
+        yield from IMAGES[3:].split(16)
+
+    history, _ = learned(DataLoader(Stream(batches), batch_size=None), max_iter=1)
+    assert history[-1]["step"] == 3

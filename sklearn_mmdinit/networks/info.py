@@ -164,18 +164,18 @@ def check_logits(module: nn.Module, logits: Any, X: torch.Tensor) -> None:
         dense = logits.layout == torch.strided and logits.device == X.device
         right = logits.ndim == 2 and len(logits) == len(X) and logits.shape[1] >= 2
         if right and dense and logits.is_floating_point():
-            _warn_if_probabilities(name, logits.detach().float())
+            _check_no_probabilities(name, logits.detach().float())
             return
     valid = f"logits, floats of shape ({len(X)}, n_classes >= 2)"
     raise ValueError(f"the module {name} must return {valid}; it returned {got}")
 
 
-def _warn_if_probabilities(name: str, logits: torch.Tensor) -> None:
+def _check_no_probabilities(name: str, logits: torch.Tensor) -> None:
     sums = logits.sum(dim=1)
     sums_to_1 = torch.allclose(sums, torch.ones_like(sums), atol=1e-3)
     # Logits that are the same for all rows may be any numbers, such as 0 and 1.
     if sums_to_1 and bool((logits >= 0).all() and (logits != logits[:1]).any()):
-        warn_user(f"the module {name} returns probabilities; remove its softmax to return logits")
+        raise ValueError(f"the module {name} returns probabilities; remove its own softmax")
 
 
 def _why_functional(module: nn.Module, X: torch.Tensor, sampler: str) -> str:

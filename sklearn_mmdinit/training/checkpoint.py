@@ -8,6 +8,7 @@ import sys
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import CodeType, FunctionType
 from typing import Any
 
 import numpy as np
@@ -89,17 +90,24 @@ class Checkpointer:
 
 
 class _Hasher(NumpyHasher):
-    """Hashes tensors by their values: their pickles differ between processes."""
+    """Hashes tensors by their values, whose pickles differ between processes.
+
+    Functions are hashed by their code, which the caller may have edited: pickles have their names.
+    """
 
     def reducer_override(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
             return torch.from_numpy, (array_of(value),)
+        if isinstance(value, FunctionType):
+            code = value.__code__
+            constants = [c for c in code.co_consts if not isinstance(c, CodeType)]
+            return list, ([value.__qualname__, code.co_code, code.co_names, constants],)
         return NotImplemented
 
 
 def digest_of(*values: Any) -> str:
     """A hash of values and of the package's version, the same in every process."""
     version = sys.modules[__name__.partition(".")[0]].__version__
-    remedy = "a checkpoint compares parameters: define functions in a module, not as a lambda"
+    remedy = "a checkpoint compares parameters: define classes and objects in a module"
     with add_error_context(remedy):
         return str(_Hasher("md5", coerce_mmap=True).hash((version, values)))

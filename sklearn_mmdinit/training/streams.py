@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, count, pairwise
@@ -71,7 +71,10 @@ class LoaderEpochs:
         further = [] if generator is None else [generator]
         batches: Iterator[Any] | None = None
         shape, n_rows = None, 0
-        for number in count():
+        numbers: Iterable[int] = count()
+        with suppress(TypeError):  # a loader without a length
+            numbers = range(len(self._loader))  # the stream beneath may have no end
+        for number in numbers:
             seed = seed_of(self._seed, Purpose.LOADER, epoch, number)
             context = (
                 f"data={self.name} cannot be read, in mini-batch {number} of epoch {epoch + 1}"
