@@ -131,6 +131,26 @@ def test_own_networks_beat_fresh_weights(capsys, monkeypatch):
         assert (net.module_[0].weight.detach().numpy() == kept).all()
 
 
+def test_a_loop_pays_for_leaving_out_the_linear_probe():
+    """The table of the page, in percent."""
+    first, in_a_loop = BLOCK.findall(PAGES["guide/own_networks"])[:2]
+    body, loop = in_a_loop.split("linear_probe_(net", 1)
+    _, loop = loop.split("\n", 1)
+    fresh = body.replace("mmd_init_(net", "(lambda *args, **given: None)(net")
+    variants = {
+        in_a_loop: 90,
+        body + loop.replace("1e-4", "1e-3"): 88,
+        fresh + loop.replace("1e-4", "1e-3"): 77,
+        fresh + loop.replace("1e-4", "1e-3").replace("range(100)", "range(300)"): 81,
+    }
+    for program, accuracy in variants.items():
+        with torch.random.fork_rng(devices=[]):
+            left = {}
+            exec(compile(first + program, "a page", "exec"), left)
+        right = left["net"](left["images"][50:]).argmax(1) == left["labels"][50:]
+        assert round(100 * float(right.float().mean())) == accuracy
+
+
 @pytest.mark.usefixtures("in_short")
 @pytest.mark.parametrize(
     "name", [n for n in WITH_CODE if n not in ("five_minutes", "guide/own_networks")]
