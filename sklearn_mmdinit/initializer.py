@@ -151,7 +151,7 @@ class MMDInitializer(
         along a half cosine over the last third of the training.
     batch_size : int or "auto", default="auto"
         Examples of a step for the paper's terms; capped at n_samples, and with coherence at the
-        coherence's ``batch_size``. "auto": 32, with coherence 8.
+        coherence's ``batch_size``, which is the number of its pairs. "auto": 32, with coherence 8.
     init : {"xavier", "he"}, default="xavier"
         Random weights at which training starts: Glorot uniform or Kaiming normal (fan-in). Biases
         are 0.
@@ -180,14 +180,16 @@ class MMDInitializer(
         window ended. The others are means over the window of "loss" and of the terms that were
         computed: "uniformity", "degeneracy", "detachment" and "coherence". Without coherence
         theta0 is the parameters at the end of the window with the lowest loss; with coherence, at
-        the end of training. The last window may have fewer steps.
+        the end of training, or of the best window before a NaN. The last window may have fewer
+        steps.
     loss_curve_, best_loss_ : list of float, float
         Mean loss of each window, and the lowest of a complete window (if none is complete: the only
         mean).
     embedding_ : estimator or None
         The ``coherence.embedding``, fitted.
     converged_ : bool or None
-        Whether L_coh had stopped falling, at a level below 1, when the learning rate began to fall;
+        Whether L_coh had stopped falling, at a level below that of a network that ignores its input
+        (0.88 to 1, by the separation), when the learning rate began to fall;
         False also if there were too few steps to judge. None without coherence.
     config_ : Config
         Settings of the training, with "auto" resolved.

@@ -26,7 +26,8 @@ from .net import Net, Rows
 
 # C of the logistic regression, on features of unit norm.
 _C = 100.0
-# The last layer is fitted to at most this many examples: with more, fine-tuning matters more.
+# The classifiers fit the last layer to at most this many examples: with more, fine-tuning matters
+# more.
 _MOST_ROWS = 5_000
 _MAX_ITER = 10_000
 
@@ -93,9 +94,9 @@ def _fit_layer_(layer: Any, H: np.ndarray, y: np.ndarray, weights: np.ndarray | 
 def linear_probe_(module: nn.Module, X: Any, y: Any) -> nn.Module:
     """Fit the last layer of a module to few labelled examples, in place: linear probing.
 
-    A regularised logistic regression on the layer's inputs gives its weights. Train all layers
-    afterwards, gently: a module that is pre-trained and goes into training with a random last layer
-    loses much of what it has learned. :class:`NetClassifier` does both steps.
+    A regularised logistic regression on the layer's inputs gives its weights. Then train all
+    layers at a small learning rate, such as 1e-4. A pre-trained module that is trained on with a
+    random last layer loses much of what it has learned. :class:`NetClassifier` does both steps.
 
     Parameters
     ----------

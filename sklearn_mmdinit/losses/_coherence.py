@@ -1,4 +1,4 @@
-r"""Coherence, L_coh: predictions of a positive pair move together when the last layer is perturbed.
+r"""Coherence, L_coh: a spectral contrastive loss on normalised hidden activations.
 
 This term is not the paper's; the docstring of ``Coherence`` says what it is for.
 
@@ -166,8 +166,8 @@ class CoherenceLoss(nn.Module):
     separation : float, default=2.0
         As for :func:`coherence`.
     n_classes : int or None, default=None
-        As for :func:`coherence`. None suits any embedding; for last hidden activations pass the
-        number of logits, as :class:`~sklearn_mmdinit.MMDInitializer` does.
+        None: pairs are compared by the cosine of their embeddings. The number of outputs of a last
+        layer adds its bias, as :class:`~sklearn_mmdinit.MMDInitializer` does.
 
     Examples
     --------

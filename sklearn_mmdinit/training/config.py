@@ -11,8 +11,7 @@ from .schedule import ByCoherence, ByEpochs
 
 PAPER_WEIGHTS = {"uniformity_weight": 1.0, "degeneracy_weight": 0.4, "detachment_weight": 1.0}
 
-# Values of "auto": the paper's, and for coherence those found by benchmarks/choose.py. That
-# benchmark uses other tasks than the report.
+# Values of "auto": the paper's, and for coherence those of benchmarks/results/report/settings.md.
 _PAPER = {
     "n_perturbations": 256,
     "batch_size": 32,
@@ -90,7 +89,7 @@ class Config:
 
     @property
     def rows_in_flight(self) -> int:
-        """Pairs (row, network) of a step: a row that goes through K networks counts K times."""
+        """Rows that pass a network in a step: one that passes K networks counts K times."""
         perturbed = self.n_perturbations * self.batch_size if self.has_paper_terms else 0
         return perturbed + (2 * self.coherence.n_pairs if self.coherence else 0)
 

@@ -80,12 +80,12 @@ def train(
 ) -> None:
     """Train a network at ``state.current`` until its schedule is over.
 
-    Changes the network and the state in place. Training that stops and goes on equals uninterrupted
-    training, bit for bit. `keep` gets a copy of the state at the end of each window, and
-    `callback` the record of the window and a copy of the network. `autocast` is the precision in
-    which the network computes; None: its own. If the loss or the weights are not
-    finite, training stops and goes back to the best window, with a ConvergenceWarning; before the
-    first window has ended, a ValueError is raised.
+    Changes the network and the state in place. On a CPU, training that stops and goes on equals
+    uninterrupted training, bit for bit. `keep` gets a copy of the state at the end of each window,
+    and `callback` the record of the window and a copy of the network. `autocast` is the precision
+    in which the network computes; None: its own. If the loss or the weights are not finite,
+    training stops and goes back to the best window, with a ConvergenceWarning; before the first
+    window has ended, a ValueError is raised.
     """
     info, device = builder.info, next(network.parameters()).device
     optimizer = _adam(network, config, state, device)
