@@ -122,7 +122,8 @@ RUNS = (
         "--rivals gradients-shared-label-spreading", "five minutes on 2 cores", RIVALS,
         ("accuracy",)),
     Run("embeddings.json", "Embedded sentences", "embeddings.py --draws 3",
-        "five hours on one core", how=IN_PARTS),
+        "five hours on one core",
+        how=f"{IN_PARTS}; `EmbeddingClassifier` again by a later commit, but on 20-newsgroups"),
     Run("embeddings-setfit.json", "SetFit, on the two new sets of sentences",
         "embeddings.py --sets hwu64 stackoverflow --n-labels 1 2 5 --draws 3 "
         f"{WITH_SETFIT}", "an hour and a half on one core", how=SETFIT_NEEDS),
