@@ -68,7 +68,8 @@ class Bench:
         initializer.set_params(verbose=0 if self.options.quiet else 1)
         path = path_of(initializer, name, self.options.output / "theta0", digest)
         if not path.exists():
-            self.say(f"learning theta0 of {name}, epochs: {initializer.get_params()['max_iter']}")
+            epochs = initializer.get_params().get("max_iter", "as ours")
+            self.say(f"learning theta0 of {name}, epochs: {epochs}")
         return learn(path, initializer, rows)
 
     @cached_property

@@ -1,0 +1,149 @@
+"""What others learn from positive pairs, by scikit-learn's interface: NT-Xent, VICReg, FixMatch.
+
+A. Bardes, J. Ponce and Y. LeCun, "VICReg: Variance-Invariance-Covariance Regularization for
+Self-Supervised Learning", ICLR 2022. With the pairs of walks on a graph NT-Xent has the idea of
+D. Dwibedi et al., "With a Little Help from My Friends: Nearest-Neighbor Contrastive Learning of
+Visual Representations", ICCV 2021.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+from types import SimpleNamespace
+from typing import Any, Self
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin, clone
+from sklearn.preprocessing import normalize
+from torch import nn
+from torch.nn.functional import mse_loss, relu
+
+from rivals.from_views import fixmatch_loss, nt_xent, optimise
+from sklearn_mmdinit import MLP, RandomAffine
+from sklearn_mmdinit._base.random_streams import seeds_of
+from sklearn_mmdinit.coherence import fit_embedding, walk_on
+from sklearn_mmdinit.training.minibatches import PositivePairs, RowBatches
+
+LABELLED, UNLABELLED = 32, 224  # images of a step of FixMatch, which has seven for each labelled
+
+
+def vicreg(Z: torch.Tensor, covariance: float = 1.0) -> torch.Tensor:
+    """Of views Z (2 n, width), the first ones and then the second, which are to be alike.
+
+    Each output has a standard deviation of 1 at least, and is not correlated with the others.
+    """
+    first, second = Z.chunk(2)
+    loss = 25.0 * mse_loss(first, second)
+    for view in (first, second):
+        centred = view - view.mean(dim=0)
+        C = centred.T @ centred / (len(view) - 1)
+        variances = C.diagonal()
+        others = C.square().sum() - variances.square().sum()
+        loss = loss + 12.5 * relu(1.0 - (variances + 1e-4).sqrt()).mean()
+        loss = loss + covariance * others / len(C)
+    return loss
+
+
+# The loss of outputs of a head and a number that is chosen; the width of these outputs.
+LOSSES = {"NT-Xent": (nt_xent, 128), "VICReg": (vicreg, 392)}
+
+
+@dataclass(eq=False, repr=False)
+class PairLearner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Learns a perceptron and a head of two layers from the pairs that a coherence draws.
+
+    Rows, their order, walks and augmentation in each step are those of an MMDInitializer with this
+    coherence and seed. Features are what the head reads, of unit norm.
+    """
+
+    coherence: Any
+    loss: str = "NT-Xent"
+    sharpness: float = 0.5  # temperature of NT-Xent, weight of the covariances of VICReg
+    learning_rate_init: float = 1e-3
+    steps: int = 3000
+    hidden_layer_sizes: tuple[int, ...] = (392, 392, 392)
+    random_state: int = 0
+    device: str = "cpu"
+    verbose: int = 0
+
+    def _body(self, n_features: int) -> nn.Sequential:
+        mlp = MLP(n_features, self.hidden_layer_sizes, n_classes=2)
+        return nn.Sequential(*chain(*zip(mlp.linears, mlp.activations, strict=False)))
+
+    def _pairs(self, X: np.ndarray) -> Iterator[torch.Tensor]:
+        """Mini-batches (2 n, n_features): first rows of pairs, then second rows."""
+        (seed,), coherence, walk = seeds_of(self.random_state, 1), self.coherence, None
+        if coherence.n_neighbors:
+            walk = walk_on(coherence, fit_embedding(coherence, X, seed), X)
+        pairs = PositivePairs(walk, coherence.walk_length, seed, coherence.augmentation)
+        size = min(coherence.batch_size, len(X))
+        batches = RowBatches(X, size, seed, torch.from_numpy, pairs)
+        self.n_iter_ = -(-self.steps // batches.steps_an_epoch)
+        return (batch for batch, _ in batches.from_(0, 0, 0, torch.device("cpu")))
+
+    def fit(self, X: np.ndarray, y: Any = None) -> Self:
+        batches, losses = self._pairs(X), []
+        loss_of, n_out = LOSSES[self.loss]
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.random_state)
+            body, width = self._body(X.shape[1]), self.hidden_layer_sizes[-1]
+            head = [nn.Linear(width, width), nn.BatchNorm1d(width), nn.ReLU()]
+            net = nn.Sequential(body, *head, nn.Linear(width, n_out))
+
+            def loss() -> torch.Tensor:
+                loss = loss_of(net(next(batches)), self.sharpness)
+                losses.append(float(loss.detach()))
+                return loss
+
+            optimise(net, loss, self.learning_rate_init, steps=self.steps)
+        arrays = {name: value.numpy() for name, value in body.state_dict().items()}
+        self.theta0_ = SimpleNamespace(arrays=arrays)
+        self.best_loss_ = float(np.mean(losses[-50:]))
+        return self
+
+    @torch.no_grad()
+    def transform(self, X: np.ndarray) -> np.ndarray:
+        body = self._body(X.shape[1])
+        body.load_state_dict({n: torch.from_numpy(a) for n, a in self.theta0_.arrays.items()})
+        return normalize(body(torch.from_numpy(X)).numpy())
+
+
+def weaker(augmentation: RandomAffine) -> RandomAffine:
+    """The same with half the amounts."""
+    amounts = ("degrees", "shift", "scale", "shear")
+    halves = {name: getattr(augmentation, name) / 2 for name in amounts}
+    return clone(augmentation).set_params(**halves)
+
+
+@dataclass(eq=False, repr=False)
+class FixMatch(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A perceptron from fresh weights, by FixMatch; weak views have half the amounts."""
+
+    X_unlabelled: Any
+    augmentation: Any
+    learning_rate_init: float = 1e-3
+    steps: int = 3000
+    hidden_layer_sizes: tuple[int, ...] = (392, 392, 392)
+    random_state: int = 0
+
+    def fit(self, X: np.ndarray, y: np.ndarray) -> Self:
+        self.classes_, numbers = np.unique(y, return_inverse=True)
+        rows, labels, others = map(torch.from_numpy, (X, numbers, self.X_unlabelled))
+        strong, weak = self.augmentation, weaker(self.augmentation)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.random_state)
+            self.net_ = MLP(X.shape[1], self.hidden_layer_sizes, len(self.classes_))
+
+            def loss() -> torch.Tensor:
+                some = torch.randint(len(rows), (LABELLED,))
+                u = others[torch.randint(len(others), (UNLABELLED,))]
+                x = weak(rows[some])
+                return fixmatch_loss(self.net_, x, labels[some], weak(u), strong(u))
+
+            optimise(self.net_, loss, self.learning_rate_init, steps=self.steps)
+        return self
+
+    @torch.no_grad()
+    def predict(self, X: np.ndarray) -> np.ndarray:
+        return self.classes_[self.net_(torch.from_numpy(X)).argmax(dim=1).numpy()]

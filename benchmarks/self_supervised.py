@@ -1,0 +1,179 @@
+"""Claim: with few labels coherence is better than self-supervised baselines on the same views.
+
+The paper's perceptron is learned from all training images without labels: by coherence on walks
+along a graph, by coherence on two views of each image, by NT-Xent (SimCLR) and VICReg on the same
+views, and by NT-Xent on the very pairs of the walks. All have the same augmentation, mini-batches
+and number of steps. A logistic regression on the last hidden activations gets N labelled images of
+each of ten classes. FixMatch learns the network anew for each choice of labels, so it has few of
+them in the first run alone (a run takes 20 minutes on one core, and FixMatch as long)::
+
+    python benchmarks/self_supervised.py --jobs 1
+    python benchmarks/self_supervised.py --jobs 1 --dataset fashion-mnist
+
+The settings of the rivals were chosen on held-out training images of MNIST, in shorter trainings
+(40 minutes)::
+
+    python benchmarks/self_supervised.py --jobs 1 --choose
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import product
+from typing import Any
+
+from sklearn.base import clone
+
+from protocol import command, methods
+from protocol.evaluation import Bench, prepare_bench
+from protocol.methods import FEATURES_THETA0, Contender, features_contender, initializer_of
+from protocol.store import Log
+from protocol.theta0s import Pretrained
+from reporting.results import pack_scores
+from reporting.tables import publish
+from rivals.self_supervised import FixMatch, PairLearner
+
+FORM = 1  # to be raised where a rival changes otherwise than by a parameter
+OURS, VIEWS, FIXMATCH = "ours", "ours on two views, without a graph", "FixMatch"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What was chosen of a rival: see :class:`PairLearner`, and the regression on its features."""
+
+    loss: str
+    on_graph: bool
+    sharpness: float
+    rate: float
+    C: float = 100.0
+
+    def text(self) -> str:
+        return f"; {self.sharpness:g}; {self.rate:g}; {self.C:g}"
+
+
+CHOSEN = {
+    "NT-Xent on two views (SimCLR)": Setting("NT-Xent", False, 0.5, 1e-3),
+    "VICReg on two views": Setting("VICReg", False, 1.0, 1e-3),
+    "NT-Xent on pairs of ours": Setting("NT-Xent", True, 0.5, 1e-3),
+}
+FIXMATCH_RATE = 1e-3
+SHARPNESS = {"NT-Xent": (0.1, 0.2, 0.5, 1.0, 2.0), "VICReg": (1.0, 10.0)}
+RATES, CS = (1e-3, 4e-3), (10.0, 100.0, 1000.0)
+METHODS = (OURS, VIEWS, *CHOSEN, FIXMATCH)
+# What ours got of each data set in other runs, see the report.
+IMAGES = {"fashion-mnist": {"augmentation": "clothes", "separation": 4.0}}
+CHOICE = {"dataset": "mnist-held-out", "first_run": 4, "runs": 1, "tasks": 5, "n_labels": (1, 10)}
+CHOICE |= {"coherent_epochs": 3, "fixmatch_draws": 1}
+
+
+def settings_of(method: str, choose: bool) -> list[Setting]:
+    chosen = CHOSEN[method]
+    if not choose:
+        return [chosen]
+    grid = product(SHARPNESS[chosen.loss], RATES, CS)
+    return [replace(chosen, sharpness=s, rate=rate, C=C) for s, rate, C in grid]
+
+
+def _learned(bench: Bench, learner: Any, name: str) -> tuple[dict[str, Any], Pretrained]:
+    """Something learned, and its record with the seconds of all cores that it had."""
+    log, before = Log(bench.options.output / "self_supervised.jsonl"), time.process_time()
+    learned = bench.learn(learner, name)
+    if learned.digest not in log.records:
+        seconds = learned.seconds and round(time.process_time() - before, 1)
+        log.append({"key": learned.digest, "cpu_seconds": seconds})
+    return learned.record() | {"cpu_seconds": log.records[learned.digest]["cpu_seconds"]}, learned
+
+
+def contenders_of(
+    bench: Bench, run: int, names: Sequence[str], records: list[dict[str, Any]]
+) -> Iterator[Contender]:
+    """Features by each method but FixMatch; what was learned for them goes into the records."""
+    seed, n_pixels = bench.seed_of(run), bench.X.shape[1]
+    ours: Any = initializer_of(FEATURES_THETA0, bench.network, n_pixels=n_pixels, random_state=seed)
+    views = clone(ours).set_params(coherence__n_neighbors=0, coherence__embedding=None)
+    for name in names:
+        if name in (OURS, VIEWS):
+            about, learned = _learned(bench, ours if name == OURS else views, name)
+            steps = learned.initializer.history_[-1]["step"]
+            records.append({"method": name, "run": run, "steps": steps} | about)
+            yield features_contender(name, bench.X, learned)
+            continue
+        for setting in settings_of(name, bench.options.choose):
+            learner = PairLearner(
+                (ours if setting.on_graph else views).coherence,
+                setting.loss,
+                setting.sharpness,
+                setting.rate,
+                records[0]["steps"],
+                bench.network.hidden_layer_sizes,
+                seed,
+            )
+            about, learned = _learned(bench, learner, f"{setting.loss}-{FORM}")
+            label = name + (setting.text() if bench.options.choose else "")
+            about |= {"method": label, "run": run, "steps": learner.steps}
+            records.append(about | asdict(setting))
+            yield features_contender(label, bench.X, learned, setting.C)
+
+
+def fixmatch(bench: Bench, steps: int) -> list[dict[str, Any]]:
+    """Scores of FixMatch: the first run, few draws and N."""
+    options = bench.options
+    few = {options.first_run: bench.tasks[options.first_run][: options.fixmatch_draws]}
+    bench = replace(bench, n_labels=tuple(options.fixmatch_n_labels), tasks=few)
+    contenders = []
+    for rate in RATES if options.choose else (FIXMATCH_RATE,):
+        augmentation = methods.AUGMENTATIONS[options.augmentation]
+        params: dict[str, Any] = {"learning_rate_init": rate, "steps": steps}
+        params |= {"hidden_layer_sizes": bench.network.hidden_layer_sizes}
+        learner = FixMatch(bench.X_unlabelled, augmentation, **params)
+
+        def make(random_state: int, learner: Any = learner) -> FixMatch:
+            return clone(learner).set_params(random_state=random_state)
+
+        identity = {"form": FORM, "augmentation": repr(augmentation)} | params
+        name = f"{FIXMATCH}; -; {rate:g}; -" if options.choose else FIXMATCH
+        contenders.append(Contender(name, bench.X, make, identity))
+    return bench.evaluate(dict.fromkeys(few, contenders), title=FIXMATCH)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = command.command_parser(__file__, __doc__)
+    add = parser.add_argument
+    add("--choose", action="store_true", help="settings of the rivals on held-out images of MNIST")
+    add("--methods", nargs="+", default=["*"], help=f"names or patterns of {', '.join(METHODS)}")
+    add("--coherent-epochs", type=command.positive, help="default: as many as ours takes itself")
+    few = "choices of labels that FixMatch gets in the first run; default: %(default)s"
+    add("--fixmatch-draws", type=command.positive, default=3, help=few)
+    add("--fixmatch-n-labels", nargs="+", type=command.positive, default=(1, 10), metavar="N",
+        help="default: 1 10")  # fmt: skip
+    command.add_task_options(parser, first_run=8, runs=3, tasks=10, n_labels=(1, 4, 10, 100))
+    if parser.parse_args(argv).choose:
+        parser.set_defaults(**CHOICE)
+    options = parser.parse_args(argv)
+    vars(options).update({"classes": 10, "neighbors": "gradients", "augmentation": "digits"})
+    vars(options).update({"separation": 2.0} | IMAGES.get(options.dataset, {}))
+    with command.refusing(parser):
+        names = methods.select_names(options.methods, METHODS)
+        names = [OURS, *(name for name in names if name != OURS)]
+        bench = prepare_bench(options)
+    records: list[dict[str, Any]] = []
+    scores: list[dict[str, Any]] = []
+    with command.resumable(parser):
+        for run in bench.tasks:
+            of_features = [name for name in names if name != FIXMATCH]
+            for contender in contenders_of(bench, run, of_features, records):
+                scores += bench.evaluate({run: [contender]}, title=f"run {run}: {contender.name}")
+        if FIXMATCH in names:
+            scores += fixmatch(bench, records[0]["steps"])
+    results = {
+        "settings": {"methods": names},
+        "dataset": bench.dataset.about,
+        "theta0": records,
+        "scores": pack_scores(scores),
+    }
+    kinds = ["accuracy"] if options.choose else ["self_supervised", "above_rivals"]
+    publish(parser, options, results, kinds)
+
+
+if __name__ == "__main__":
+    main()
