@@ -138,6 +138,8 @@ RUNS = (
         f"{WITH_SETFIT}", "an hour on one core", how=SETFIT_NEEDS),
     Run("small-networks.json", "Ten small networks, and few images",
         "small_networks.py --jobs 1", "half an hour on one core"),
+    Run("self-supervised-choice.json", "Self-supervised baselines, on held-out images",
+        "self_supervised.py --jobs 1 --choose", "40 minutes on one core"),
     Run("mnist-quick.json", "The quick preset", "mnist_tasks.py", "four minutes on 2 cores"),
     Run("mnist-cuda.json", "Run 0 with theta0s learned on a GPU",
         f"{TASKS} --runs 1 --n-labels 5 20 --methods xavier/fcn/ours "

@@ -1,4 +1,4 @@
-"""Claim: with few labels coherence is better than self-supervised baselines on the same views.
+"""Claim: with few labels pairs of walks on a graph teach more than two views of each image.
 
 The paper's perceptron is learned from all training images without labels: by coherence on walks
 along a graph, by coherence on two views of each image, by NT-Xent (SimCLR) and VICReg on the same
@@ -45,18 +45,19 @@ class Setting:
     on_graph: bool
     sharpness: float
     rate: float
-    C: float = 100.0
+    C: float
 
     def text(self) -> str:
         return f"; {self.sharpness:g}; {self.rate:g}; {self.C:g}"
 
 
+# By the mean over N = 1 and 10 on held-out images, see the results of --choose.
 CHOSEN = {
-    "NT-Xent on two views (SimCLR)": Setting("NT-Xent", False, 0.5, 1e-3),
-    "VICReg on two views": Setting("VICReg", False, 1.0, 1e-3),
-    "NT-Xent on pairs of ours": Setting("NT-Xent", True, 0.5, 1e-3),
+    "NT-Xent on two views (SimCLR)": Setting("NT-Xent", False, 0.5, 4e-3, C=100.0),
+    "VICReg on two views": Setting("VICReg", False, 1.0, 1e-3, C=100.0),
+    "NT-Xent on pairs of ours": Setting("NT-Xent", True, 0.5, 4e-3, C=10.0),
 }
-FIXMATCH_RATE = 1e-3
+FIXMATCH_RATE = 4e-3
 SHARPNESS = {"NT-Xent": (0.1, 0.2, 0.5, 1.0, 2.0), "VICReg": (1.0, 10.0)}
 RATES, CS = (1e-3, 4e-3), (10.0, 100.0, 1000.0)
 METHODS = (OURS, VIEWS, *CHOSEN, FIXMATCH)
