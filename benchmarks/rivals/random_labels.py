@@ -31,6 +31,7 @@ class RandomLabels(BaseEstimator):  # type: ignore[misc]
     window: int = 100
     device: str = "cpu"
     random_state: int = 0
+    verbose: int = 0  # it shows nothing
 
     def _fresh(self, n_features: int) -> Theta0:
         """The weights that NetClassifier begins with; they depend on seed and shapes alone."""

@@ -98,7 +98,7 @@ def test_an_interrupted_pre_training_goes_on_to_the_same_theta0(tmp_path, monkey
 def test_each_pre_training_is_found_under_its_method_and_run(tmp_path):
     for seed in (0, 1):
         for name in ("xavier/fcn/ours", "he/fcn+bn/rlabel"):
-            initializer = _tiny(name, random_state=seed)
+            initializer = _tiny(name, random_state=seed).set_params(verbose=0)  # as commands do
             learned, again = (_learn(clone(initializer), tmp_path) for _ in range(2))
             assert_same_arrays(learned.initializer.theta0_, clone(initializer).fit(X).theta0_)
             assert again.seconds == learned.seconds  # it is read, not learned
