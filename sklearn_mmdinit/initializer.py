@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+from copy import copy
 from dataclasses import replace
 from numbers import Integral
 from pathlib import Path
@@ -136,8 +137,8 @@ class MMDInitializer(
         ``fit`` raises an error. Each ``fit`` is a training of its own and needs a `checkpoint` of
         its own.
     callback : callable or None, default=None
-        ``callback(record, module)`` is called at the end of each window, with the record that
-        ``history_`` gets and a copy of the network, on the CPU and in the mode that it was given
+        ``callback(record, module)`` is called at the end of each window, with copies of the
+        record in ``history_`` and of the network, on the CPU and in the mode that it was given
         in. It may log, or evaluate the features on a few labels. If it returns True, training ends
         there.
 
@@ -438,6 +439,7 @@ class MMDInitializer(
             if keep is not None:
                 keep.write_at_end()
         self._builder, self._seed, self.embedding_, self.config_ = builder, seed, embedding, config
+        self._coherence = copy(self.coherence)  # as it was in this fit
         return self._store(X, state, network)
 
     @without_caller_settings()
@@ -458,7 +460,7 @@ class MMDInitializer(
         """
         check_is_fitted(self, "theta0_")
         X, builder = self._validated(X, reset=False), self._builder
-        coherence, config = coherence_of(self.coherence, X), self.config_.for_rows(len(X))
+        coherence, config = coherence_of(self._coherence, X), self.config_.for_rows(len(X))
         network = builder.network_at(self.theta0_, torch_device(self.device))
         of_fit = self.embedding_, config, builder, self._seed
         batches = self._row_batches(X, coherence, *of_fit)

@@ -125,15 +125,15 @@ def n_code_lines(path):
 BUDGET = {
     "initializer.py": 360,
     "classifiers.py": 298,
-    "fine_tuning": 410,
+    "fine_tuning": 413,
     "warm_start.py": 121,
-    "embedding_classifier.py": 120,
-    "coherence.py graph": 425,
+    "embedding_classifier.py": 110,
+    "coherence.py graph": 420,
     "objective.py losses": 430,
     "networks": 780,
-    "training": 772,
+    "training": 781,
     "theta0.py": 216,
-    "mmd_init.py transforms.py": 385,
+    "mmd_init.py transforms.py": 370,
     "_base": 650,
 }
 
@@ -150,9 +150,9 @@ def test_each_place_keeps_its_budget(places):
 def test_the_whole_package_keeps_its_budget():
     files = [PUBLIC, *FILES]
     assert len(files) <= 45
-    assert sum(map(n_code_lines, files)) <= 4950
+    assert sum(map(n_code_lines, files)) <= 4960
     texts = [path.read_text() for path in files]
-    assert sum(len(text.splitlines()) for text in texts) <= 8500
+    assert sum(len(text.splitlines()) for text in texts) <= 8520
     nodes = [node for text in texts for node in ast.walk(ast.parse(text))]
     calls = [node.func for node in nodes if isinstance(node, ast.Call)]
     assert sum(isinstance(node, ast.Raise) for node in nodes) <= 120

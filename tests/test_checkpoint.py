@@ -239,11 +239,19 @@ def test_a_checkpoint_knows_a_function_by_its_code(path):
         own = {"coherence": coherence(augmentation=function), "checkpoint": path}
         return tiny(**own, max_iter=1).fit(X)
 
-    learn(partial(lambda rows: rows + 0.1))
+    def plus(amount):
+        return lambda rows: rows + amount
+
+    learn(partial(plus(0.1)))
     with at_most(0):
-        learn(partial(lambda rows: rows + 0.1))
-    with pytest.raises(ValueError, match="of another training"):
-        learn(partial(lambda rows: rows + 2.0))
+        learn(partial(plus(0.1)))
+    for other in (
+        partial(plus(2.0)),
+        partial(lambda rows: rows - 1),
+        lambda rows, by=0.1: rows + by,
+    ):
+        with pytest.raises(ValueError, match="of another training"):
+            learn(other)
 
 
 LEARNED_BY_ANOTHER_PROCESS = """

@@ -74,7 +74,10 @@ def test_pairs_of_one_row_need_no_graph():
     pairs = Coherence(n_neighbors=0, batch_size=40, separation=1.0, augmentation=noise)
     init = small(pairs, max_iter="auto").fit(X)
     assert init.history_[-1]["coherence"] < 0.6 * init.history_[0]["coherence"]
-    assert init.score(X) == init.score(X)
+    score = init.score(X)
+    assert init.set_params(coherence__walk_length=3.0).score(X) == score
+    assert init.set_params(coherence=None).score(X) == score, "as of the fit"
+    init.coherence = pairs
     assert np.isfinite(init.score(X[:2]))
 
 

@@ -356,14 +356,16 @@ def test_the_number_of_classes_is_that_of_labels(y, n_classes):
 
 
 @pytest.mark.parametrize("params", [{}, {"coherence": "auto"}])
-def test_a_callback_sees_each_window_and_may_end_the_training(params):
+def test_a_callback_sees_each_window_and_may_end_the_training(params, tmp_path):
     seen = []
 
     def callback(record, module):
-        outputs = module(torch.rand(3, X.shape[1]))  # draws from the caller's generator
-        seen.append((record, [weights.detach().clone() for weights in module.parameters()]))
-        nn.init.zeros_(module.eval().linears[0].weight)  # a copy
-        return record["step"] >= n_steps or outputs is None
+        outputs = module(torch.rand(3, X.shape[1])).detach()  # draws from the caller's generator
+        seen.append((dict(record), [weights.detach().clone() for weights in module.parameters()]))
+        nn.init.zeros_(module.eval().linears[0].weight)  # a copy, as the record is
+        torch.set_grad_enabled(False)
+        stop = record.pop("step") >= n_steps
+        return stop if stop else outputs.sum()  # a logger may return its number
 
     params, n_steps = params | {"max_iter": 60, "n_classes": 3}, np.inf
     plain, init = tiny(**params).fit(X), tiny(**params, callback=callback).fit(X)
@@ -371,8 +373,10 @@ def test_a_callback_sees_each_window_and_may_end_the_training(params):
     assert [record for record, _ in seen] == init.history_
     if "coherence" in params:  # theta0 is then the last weights
         assert all(map(torch.equal, seen[-1][1], init.to_module().parameters()))
-    n_steps = init.history_[1]["step"]
-    assert tiny(**params, callback=callback).fit(X).history_ == plain.history_[:2]
+    n_steps, path = init.history_[1]["step"], tmp_path / "a.safetensors"
+    for _ in range(2):  # a training that was stopped does not go on
+        stopped = tiny(**params, callback=callback, checkpoint=path).fit(X)
+        assert stopped.history_ == plain.history_[:2]
 
 
 def test_a_third_term_that_drowns_the_others_is_told():

@@ -13,14 +13,15 @@ import numpy as np
 import torch
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import normalize
+from sklearn.utils import check_array, gen_batches
 from torch import nn
 from torch.utils.data import Subset
 
 from .._base.environment import array_of
 from .._base.module_factory import uncompiled
 from .._base.validation import check_argument, shortened, warn_user
-from ..networks.builder import known_last_layer
-from ..networks.info import N_EXAMPLES, inspect_logits
+from ..networks.builder import as_examples, takes_integers
+from ..networks.info import N_EXAMPLES, inspect_logits, own_parameters
 from ..networks.passes import hidden_activations
 from .net import Net, Rows
 
@@ -30,6 +31,8 @@ _C = 100.0
 # more.
 _MOST_ROWS = 5_000
 _MAX_ITER = 10_000
+# Rows whose inputs of the last layer are computed at a time.
+_ROWS_AT_A_TIME = 1024
 
 
 def linear_head(
@@ -73,16 +76,16 @@ def fit_head_(net: Net, head: str, rows: Rows, seed: int) -> None:
         return
     layer: Any = uncompiled(net.module_).get_submodule(head)
     H = _inputs_of(net, layer, Subset(rows, drawn))
-    if not np.isfinite(H).all():
-        raise ValueError("inputs of the last layer are not finite: X is too large; standardize X")
     _fit_layer_(layer, H, y, None if rows.weights is None else rows.weights.numpy()[drawn])
 
 
 def _fit_layer_(layer: Any, H: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> None:
     """Fit a linear layer to its inputs H (n, n_units) and the numbers of their classes."""
+    if not np.isfinite(H).all():
+        raise ValueError("inputs of the last layer are not finite: X is too large; standardize X")
     # The regression has features of unit norm, because their direction describes the example, and
     # because the penalty then does not depend on their scale. The layer gets them with their norms.
-    norm = np.linalg.norm(H, axis=1).mean() or 1.0
+    norm = np.linalg.norm(H.astype(np.float64), axis=1).mean() or 1.0
     has_bias = layer.bias is not None
     W, b = linear_head(normalize(H), y, weights, layer.out_features, fit_intercept=has_bias)
     with torch.no_grad():
@@ -101,10 +104,10 @@ def linear_probe_(module: nn.Module, X: Any, y: Any) -> nn.Module:
     Parameters
     ----------
     module : nn.Module
-        Returns logits (n, n_classes), by a last nn.Linear. This layer changes, also if its
-        parameters require no gradient; other layers, running statistics and the mode do not.
+        Returns logits (n, n_classes), by a last nn.Linear with parameters of its own. This layer
+        changes; other layers, running statistics and the mode do not.
     X : array-like or Tensor of shape (n_samples, ...)
-        Labelled examples, as the module takes them. Floats get the precision of the module.
+        Labelled examples, as the module takes them, which get the precision of the module.
     y : array-like or Tensor of shape (n_samples,)
         Their classes, whole numbers from 0 to n_classes - 1, at least two different ones.
 
@@ -129,20 +132,25 @@ def linear_probe_(module: nn.Module, X: Any, y: Any) -> nn.Module:
     """
     check_argument("module", module, nn.Module)
     net, classes = copy.deepcopy(uncompiled(module)).eval(), np.asarray(array_of(y))
-    parameter = next(net.parameters())
-    examples = torch.as_tensor(X, device=parameter.device)
-    if examples.is_floating_point():
-        examples = examples.to(parameter.dtype)
+    rows = as_examples(check_array(array_of(X), dtype=None, allow_nd=True), takes_integers(net))
+    parameter = next(net.parameters(), torch.empty(0))
+    examples = rows.to(parameter if rows.is_floating_point() else parameter.device)
     n_classes, head = inspect_logits(net, examples[:N_EXAMPLES])
-    known_last_layer(type(net).__name__, head)
+    if not own_parameters(net, head):
+        raise ValueError(
+            f"the module {type(net).__name__} does not end in an nn.Linear with parameters of its "
+            "own that require a gradient: end it with one that is neither shared, frozen nor "
+            "parametrised, and returns the logits as they are"
+        )
     found = np.unique(classes)
     if classes.dtype.kind not in "iu" or len(found) < 2 or found[0] < 0 or found[-1] >= n_classes:
         raise ValueError(
             f"y must hold at least two of the whole numbers 0 to {n_classes - 1}, one for each "
             f"logit, got {shortened(str(found.tolist()))}; sklearn's LabelEncoder gives them"
         )
+    pieces = gen_batches(len(examples), _ROWS_AT_A_TIME, min_batch_size=2)
     with torch.no_grad():
-        parts = [hidden_activations(net, part, head).float() for part in examples.split(1024)]
+        parts = [hidden_activations(net, examples[piece], head).float() for piece in pieces]
     layer = uncompiled(module).get_submodule(head)
     _fit_layer_(layer, array_of(torch.cat(parts)), classes, None)
     return module

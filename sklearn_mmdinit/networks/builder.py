@@ -93,18 +93,14 @@ class NetworkBuilder:
 
     def known_last_layer(self) -> str:
         """Name of the linear layer that returns the logits; a ValueError if none does."""
-        return known_last_layer(self.architecture.module, self.info.last_layer)
-
-
-def known_last_layer(module: str, last_layer: str) -> str:
-    """The last layer that an inspection of a module found; a ValueError if it found none."""
-    if not last_layer:
-        raise ValueError(
-            f"the module {module} has no hidden activations, which coherence and features need: "
-            "they are the inputs of a last nn.Linear that returns the logits as they are; end the "
-            "module with an nn.Linear after a hidden layer, without a softmax or a cast"
-        )
-    return last_layer
+        if not self.info.last_layer:
+            raise ValueError(
+                f"the module {self.architecture.module} has no hidden activations, which coherence "
+                "and features need: they are the inputs of a last nn.Linear that returns the "
+                "logits as they are; end the module with an nn.Linear after a hidden layer, "
+                "without a softmax or a cast"
+            )
+        return self.info.last_layer
 
 
 def takes_integers(module: nn.Module) -> bool:

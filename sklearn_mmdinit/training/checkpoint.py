@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import CodeType, FunctionType
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -92,16 +94,19 @@ class Checkpointer:
 class _Hasher(NumpyHasher):
     """Hashes tensors by their values, whose pickles differ between processes.
 
-    Functions are hashed by their code, which the caller may have edited: pickles have their names.
+    Functions are hashed by their source and by what they hold: a pickle has only their names.
     """
 
     def reducer_override(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
             return torch.from_numpy, (array_of(value),)
         if isinstance(value, FunctionType):
-            code = value.__code__
-            constants = [c for c in code.co_consts if not isinstance(c, CodeType)]
-            return list, ([value.__qualname__, code.co_code, code.co_names, constants],)
+            source = value.__qualname__
+            with suppress(OSError):  # a function of a console has none
+                source = inspect.getsource(value)
+            held = inspect.getclosurevars(value).nonlocals.items()
+            others = {name: v for name, v in held if v is not value}
+            return list, ([source, value.__defaults__, value.__kwdefaults__, others],)
         return NotImplemented
 
 

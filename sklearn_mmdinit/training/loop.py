@@ -94,7 +94,7 @@ def train(
         state.steps_an_epoch = batches.steps_an_epoch
     schedule = config.schedule
     n_steps = schedule.n_steps(state)
-    if schedule.is_over(state, n_steps):
+    if state.is_stopped or schedule.is_over(state, n_steps):
         return
     is_long = n_steps is None or n_steps - state.step >= _WORTH_RECORDING
     random, recorded = StepRandom(state.seed, device), None
@@ -135,11 +135,15 @@ def train(
             n_steps = schedule.n_steps(state)
             bar.total = None if n_steps is None else bar.n + max(n_steps - state.step, 0)
             bar.set_postfix({n: f"{mean:.4f}" for n, mean in means.items()}, refresh=False)
+            if callback is not None:
+                with torch.enable_grad():  # what it leaves behind ends here
+                    answer = np.asarray(
+                        callback(dict(state.history[-1]), builder.module_at(theta0))
+                    )
+                state.is_stopped = answer.dtype == bool and bool(answer.all())
             if keep is not None:
                 keep(state.copied())
-            if callback is not None and callback(state.history[-1], builder.module_at(theta0)):
-                return
-            if schedule.is_over(state, n_steps):
+            if state.is_stopped or schedule.is_over(state, n_steps):
                 return
 
 

@@ -30,6 +30,7 @@ class State:
     first_loss: float = math.inf  # of the first mini-batch, before its step
     best: Theta0 | None = None
     best_loss: float = math.inf
+    is_stopped: bool = False  # by a callback
 
     def end_step(self, ends_epoch: bool) -> None:
         """Count a step, which may be the last one of its epoch."""
