@@ -10,6 +10,7 @@ from scipy import stats
 import degeneracies
 import mnist_tasks
 import scale_and_weight
+import small_networks
 import theorems
 from data.datasets import load_digits_dataset, standardize
 from protocol import studies
@@ -134,12 +135,16 @@ def test_an_interrupted_run_goes_on_to_the_same_figures(
         (scale_and_weight, ("--runs", "0"), "must be 1 or more, got 0"),
         (theorems, ("--seed", "-1"), "must be 0 or more, got -1"),
         (degeneracies, ("--settings=nan,0",), "--settings: invalid weights value: 'nan,0'"),
+        (small_networks, ("--tasks", "VGG"), "unknown task 'VGG'; valid names are two convo"),
+        (mnist_tasks, (*DIGITS, "--n-labels=500"), "N = 500 is too many for 1297 training rows, 1"),
     ],
 )
 def test_bad_options_are_refused_before_any_work(command, more, message, tmp_path, capsys):
     assert run(command, tmp_path, *more) == 2
     assert list(tmp_path.iterdir()) == []
-    assert message in capsys.readouterr().err
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert message in captured.err
 
 
 # The appendix

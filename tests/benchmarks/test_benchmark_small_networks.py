@@ -39,11 +39,6 @@ def test_what_was_measured_is_not_measured_again(tmp_path):
     assert again[1]["accuracies"] == images
 
 
-def test_an_unknown_task_is_refused(tmp_path, capsys):
-    assert status_of(small_networks, ["--tasks", "VGG", "--output", tmp_path]) == 2
-    assert "unknown task 'VGG'; valid names are two convolutions, " in capsys.readouterr().err
-
-
 def test_learned_weights_are_compared_with_the_better_fresh_ones():
     """By hand; t(2) at 97.5 % is 4.302653, and t(1) is 12.7062."""
     short, long = FRESH

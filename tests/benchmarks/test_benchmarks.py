@@ -134,18 +134,3 @@ def test_the_presets():
     assert _plan("--network", "convnet").methods == CONVNET_NAMES
     with pytest.raises(ValueError, match="unknown method 'xavier/fcn/ours'; valid names are conv"):
         _plan("--network", "convnet", "--methods", "xavier/fcn/ours")
-
-
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (("--methods", "lecun/*"), "unknown method 'lecun/*'; valid names are xavier/fcn/ours"),
-        (("--n-labels", "500"), "N = 500 is too many for 1297 training rows, 1"),
-    ],
-)
-def test_bad_options_are_refused_before_any_work(tmp_path, capsys, more, message):
-    assert _run(tmp_path, *more) == 2
-    assert list(tmp_path.iterdir()) == []
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert message in captured.err
