@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-import torch
 from scipy import stats
 
 import degeneracies
@@ -20,6 +19,7 @@ from protocol.theory import perturbation_std
 from protocol.theta0s import theta0_digest
 from results_stand_in import status_of, written
 from sklearn_mmdinit import MMDInitializer
+from test_checkpoint import interrupted_at
 
 X = standardize(load_digits_dataset())[0]
 DIGITS = ("--dataset=digits", "--quiet")
@@ -74,15 +74,6 @@ def finished(tmp_path_factory):
     return whole
 
 
-def found_in(results):
-    """The figures of results, without seconds."""
-    timed = {"seconds", "theta0"}
-    rows = results.get("records", [])
-    return results.get("scores"), [
-        {name: value for name, value in row.items() if name not in timed} for row in rows
-    ]
-
-
 # What is true of every command
 
 
@@ -101,32 +92,20 @@ def test_a_second_call_does_nothing_again(command, finished, capsys):
     assert "written" in printed.out
 
 
-# The other commands go on as one of these does, and as ``mnist_tasks.py``.
-CUTS = {
-    scale_and_weight: (torch.optim.Adam, "step", 30),
-}
-
-
-@pytest.mark.parametrize("command", CUTS, ids=lambda command: command.__name__)
-def test_an_interrupted_run_goes_on_to_the_same_figures(
-    command, finished, tmp_path, monkeypatch, capsys
-):
-    place, name, number = CUTS[command]
-    whole, calls = getattr(place, name), []
-
-    def interrupted(*args, **kwargs):
-        calls.append(name)
-        if len(calls) == number:
-            raise KeyboardInterrupt
-        return whole(*args, **kwargs)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(place, name, interrupted)
-        assert run(command, tmp_path) == 130
+def test_an_interrupted_run_goes_on_to_the_same_figures(finished, tmp_path, capsys):
+    # The other commands go on as this one does, and as ``mnist_tasks.py``.
+    with interrupted_at(30):
+        assert run(scale_and_weight, tmp_path) == 130
     assert "goes on from here" in capsys.readouterr().err
-    expected = found_in(written(finished(command)))
-    assert run(command, tmp_path) == 0
-    assert found_in(written(tmp_path)) == expected
+    assert run(scale_and_weight, tmp_path) == 0
+    found, expected = (
+        [
+            {name: value for name, value in row.items() if name not in {"seconds", "theta0"}}
+            for row in written(folder)["records"]
+        ]
+        for folder in (tmp_path, finished(scale_and_weight))
+    )
+    assert found == expected
 
 
 @pytest.mark.parametrize(
