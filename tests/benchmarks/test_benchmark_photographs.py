@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 
 import photographs
 from data.photographs import load_photographs
-from data.views import Pairs, as_floats
+from data.views import Pairs
 from protocol.methods import select_names
 from reporting.photograph_tables import FIGURES
 from reporting.results import pack_draws, unpack_draws
@@ -169,22 +169,18 @@ def test_what_was_measured_is_not_measured_again(folder, tmp_path):
     pd.testing.assert_frame_equal(*frames)
 
 
-def test_a_rival_without_a_time_is_refused(folder, tmp_path, capsys):
-    arguments = TINY.replace("--seconds 0.1", "").split()
+@pytest.mark.parametrize(
+    ("given", "instead", "words"),
+    [
+        ("--seconds 0.1", "", "add a method of 'views', or pass --seconds"),
+        ("--n-labels 1 2", "--n-labels 41", "class 0 has 40 training images, and N is 41"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(given, instead, words, folder, tmp_path, capsys):
+    arguments = TINY.replace(given, instead, 1).split()
     arguments += ["--methods", "FixMatch", "--data-dir", folder, "--output", tmp_path, "--quiet"]
     assert status_of(photographs, arguments) == 2
-    assert "add a method of 'views', or pass --seconds" in capsys.readouterr().err
-
-
-def test_draws_have_each_class_and_fewer_labels_are_part_of_more(folder, tmp_path):
-    data = load_photographs("cifar-10", folder, print)
-    bench = photographs.Bench(data, SETTING, photographs.Log(tmp_path / "log"))
-    few, more, other = (bench.labelled_rows(n, draw) for n, draw in ((2, 0), (5, 0), (5, 1)))
-    assert set(few) < set(more) != set(other)
-    assert np.bincount(bench.data.y[more]).tolist() == [5, 5, 5]
-    assert as_floats(bench.X).max() <= 1.0
-    with pytest.raises(ValueError, match="class 0 has 40 training images, and N is 41"):
-        bench.labelled_rows(41, 0)
+    assert words in capsys.readouterr().err
 
 
 def test_tables_by_hand():
