@@ -4,7 +4,7 @@ import pytest
 
 import mnist_tasks
 from protocol.contenders import CLASSIFIERS
-from protocol.methods import CONVNET_NAMES, CONVNET_SCRATCH, PAPER_METHODS
+from protocol.methods import CONVNET_NAMES, CONVNET_SCRATCH, PAPER_METHODS, NetworkSettings
 from protocol.store import Log
 from results_stand_in import status_of, written
 
@@ -89,25 +89,6 @@ def test_workers_give_the_scores_of_one_process_and_other_methods_change_none(tm
     assert {key: one[key] for key in common} == {key: two[key] for key in common}
 
 
-def test_another_way_to_learn_or_to_draw_has_results_of_its_own(tmp_path):
-    only = ("--methods", "*/fcn/scratch", "features+logistic", "--n-labels", "5", "--tasks", "4")
-    assert _run(tmp_path, *only) == 0
-    plain = _scores(tmp_path)
-    [path] = tmp_path.glob("*.json")
-    before = path.read_bytes()
-    for option, value, changed in [
-        ("augmentation", "clothes", {"features+logistic"}),
-        ("neighbors", "gradients", {"features+logistic"}),
-        ("separation", 4.0, {"features+logistic"}),
-    ]:
-        assert _run(tmp_path, *only, f"--{option}", str(value)) == 0
-        found = _scores(tmp_path, **{option: value})
-        assert found.keys() == plain.keys()
-        # Not every single one: 500 test images leave room for a tie.
-        assert {key[0] for key, a in found.items() if a != plain[key]} == changed
-    assert path.read_bytes() == before
-
-
 def test_the_command_on_a_convolutional_network(tmp_path, capsys):
     convnet = ("--network", "convnet", "--n-labels", "5", "--rivals", "rbf-svm")
     assert _run(tmp_path, *convnet) == 0
@@ -132,5 +113,9 @@ def test_the_presets():
     assert _plan("--classes", "10", "--tasks", "3").tasks == 3
     assert _plan("--coherent-epochs", "7", "--dataset", "digits").coherent_epochs == 7
     assert _plan("--network", "convnet").methods == CONVNET_NAMES
+    ways = {"augmentation": "clothes", "neighbors": "gradients", "kernels": "mean"}
+    options = [f"--{name}={value}" for name, value in ways.items()]
+    settings = NetworkSettings.of(_plan(*options, "--separation=4"))
+    assert vars(settings).items() >= {**ways, "separation": 4.0}.items()
     with pytest.raises(ValueError, match="unknown method 'xavier/fcn/ours'; valid names are conv"):
         _plan("--network", "convnet", "--methods", "xavier/fcn/ours")
