@@ -51,12 +51,10 @@ def test_what_the_readme_says_of_one_label_a_digit_is_in_its_files():
 # The command
 
 
-def test_a_file_that_is_missing_or_damaged_is_named(tmp_path, capsys):
+def test_a_damaged_file_is_named(tmp_path):
     (tmp_path / "theorems.json").write_text("{")
     with pytest.raises(ValueError, match=r"results 'theorems.json' cannot be read: Expecting"):
         Library(tmp_path).results("theorems.json")
-    assert report.main(["--results", str(tmp_path)]) == 2
-    assert "results 'mnist-full.json' cannot be read: " in capsys.readouterr().err
 
 
 # The README's table and picture

@@ -23,12 +23,3 @@ def test_a_call_has_one_thread_and_keeps_its_own_calls_to_itself(jobs):
         assert torch.get_num_threads() == 2
     assert [call[:4] for call in found] == [(i, 3.0, 1, "SequentialBackend") for i in range(4)]
     assert (found[0][4] == os.getpid()) == (jobs == 1)
-
-
-def _failing(number):
-    raise ZeroDivisionError(f"cell {number}")
-
-
-def test_an_error_of_a_cell_is_raised_as_it_is():
-    with pytest.raises(ZeroDivisionError, match="cell 0"):
-        list(results(1, _failing, [(0,)]))

@@ -113,7 +113,7 @@ def test_memory_of_a_step_is_measured_in_a_process_of_its_own():
 
 
 @pytest.mark.long
-def test_another_checkout_is_measured_in_turns_with_this_one(tmp_path, capsys, monkeypatch):
+def test_another_checkout_and_whole_fits_are_measured(tmp_path, capsys, monkeypatch):
     (tmp_path / "sklearn_mmdinit").symlink_to(Path(probe.sklearn_mmdinit.__file__).parent)
     monkeypatch.setattr(speed, "STEPS", {"tiny": TINY})
     monkeypatch.setattr(speed, "FITS_AGAINST", ((60, 20),))
@@ -127,6 +127,10 @@ def test_another_checkout_is_measured_in_turns_with_this_one(tmp_path, capsys, m
     [few] = found["fits"]
     assert few["L_coh"]["old"] == few["L_coh"]["new"]
     assert set(few["seconds"]) == {"old", "new"}
+    results = {"coherent_fits": probe.measure_fits(((60, 20),)), "device": "cpu", "threads": 1}
+    [fit] = results["coherent_fits"]
+    assert fit["seconds"] > 0.0
+    assert build_table("coherent_fits", results).rows[0][:2] == ["60", "20"]
     monkeypatch.setattr(probe, "APART", -1.0)  # as if they had learned otherwise
     [few] = probe.compare_fits(tmp_path, speed.FITS_AGAINST, rounds=1)
     assert "seconds" not in few
@@ -150,15 +154,6 @@ def test_the_command_writes_figures_with_their_origin(monkeypatch, tmp_path, cap
     assert "direct / library" in found["step"]["ratios"]
     assert [record["form"] for record in found["memory"]] == ["library", "direct", "vmap"]
     assert "Peak memory of pre-training" in capsys.readouterr().out
-
-
-@pytest.mark.long
-def test_a_whole_fit_is_measured_in_a_process_of_its_own():
-    [record] = probe.measure_fits(((20, 4),))
-    results = {"coherent_fits": [record], "device": "cpu", "threads": 1}
-    assert (record["rows"], record["columns"]) == (20, 4)
-    assert record["seconds"] > 0.0
-    assert build_table("coherent_fits", results).rows[0][:2] == ["20", "4"]
 
 
 def test_nothing_is_timed_where_forms_disagree(monkeypatch, tmp_path, capsys):
