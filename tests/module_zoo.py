@@ -138,35 +138,15 @@ class Experts(nn.Module):
         return self.last(hidden.tanh())
 
 
-class _Block(nn.Module):
-    """Self-attention of two heads and a perceptron, from linear layers."""
-
-    def __init__(self, width):
-        super().__init__()
-        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.up, self.down = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
-
-    def forward(self, x):
-        q, k, v = self.qkv(self.norm1(x)).unflatten(2, (3, 2, -1)).permute(2, 0, 3, 1, 4)
-        mixed = nn.functional.scaled_dot_product_attention(q, k, v)
-        x = x + self.out(mixed.transpose(1, 2).flatten(2))
-        return x + self.down(nn.functional.gelu(self.up(self.norm2(x))))
-
-
-def _torch_block(width):
-    """The same from PyTorch's own attention, which keeps its weights to itself."""
-    own = {"dropout": 0.0, "activation": "gelu", "batch_first": True, "norm_first": True}
-    return nn.TransformerEncoderLayer(width, 2, 2 * width, **own)
-
-
 class PatchTransformer(nn.Module):
-    """A transformer of two blocks on four patches of an image, and a mean over patches."""
+    """PyTorch's own transformer of two blocks on four patches of an image, and their mean."""
 
-    def __init__(self, n_classes, block=_Block, width=16):
+    def __init__(self, n_classes, width=16):
         super().__init__()
+        own = {"dropout": 0.0, "activation": "gelu", "batch_first": True, "norm_first": True}
         self.embed, self.place = nn.Conv2d(1, width, 4, stride=4), nn.Embedding(4, width)
-        self.blocks = nn.Sequential(block(width), block(width), nn.LayerNorm(width))
+        blocks = (nn.TransformerEncoderLayer(width, 2, 2 * width, **own) for _ in range(2))
+        self.blocks = nn.Sequential(*blocks, nn.LayerNorm(width))
         self.head = nn.Linear(width, n_classes)
 
     def forward(self, x):
@@ -187,7 +167,6 @@ MODULES = {
     "convnet": ConvNet,
     "convnet+bn": lambda n_classes: ConvNet(n_classes, batch_norm=True),
     "transformer": PatchTransformer,
-    "transformer+multihead": lambda n_classes: PatchTransformer(n_classes, _torch_block),
 }
 
 

@@ -279,7 +279,7 @@ def test_chunks_of_gram_are_the_same_on_any_number_of_threads(name, in_chunks):
 KEPT, COMPUTED_AGAIN = 1 << 21, 1 << 40
 
 
-@pytest.mark.parametrize("name", ["convnet+bn", "words", "lstm", "transformer+multihead"])
+@pytest.mark.parametrize("name", ["convnet+bn", "words", "lstm", "transformer"])
 def test_chunks_of_functional_are_networks_of_their_own(name):
     module, info, X = of_zoo(name, "functional")
     found = []
