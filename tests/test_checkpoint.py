@@ -6,13 +6,10 @@ import os
 import pickle
 import resource
 import signal
-import subprocess
-import sys
 import time
 from contextlib import contextmanager
 from functools import partial
 from itertools import count
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -103,14 +100,6 @@ def interrupted_at(step):
 
 
 @contextmanager
-def unplugged_at(step, path):
-    """Take away the folder of a file in a step."""
-    folder = path.parent
-    with before_steps(lambda n, _: n == step and folder.rename(folder.with_name("unplugged"))):
-        yield
-
-
-@contextmanager
 def at_most(n_steps):
     """Fail where a training takes more steps."""
     steps = []
@@ -185,8 +174,12 @@ def test_an_interrupt_leaves_the_module_unchanged_and_the_same_call_goes_on(path
 
 
 def test_what_was_learned_is_kept_where_the_file_cannot_be_written(path):
+    def unplug(step, optimizer):
+        if step == PASSES * STEPS:
+            path.parent.rename(path.parent.with_name("unplugged"))
+
     init = tiny(checkpoint=path)
-    with unplugged_at(PASSES * STEPS, path), pytest.warns(UserWarning, match="cannot be written"):
+    with before_steps(unplug), pytest.warns(UserWarning, match="cannot be written"):
         init.fit(X)
     assert init.history_[-1]["step"] == PASSES * STEPS
 
@@ -254,22 +247,20 @@ def test_a_checkpoint_knows_a_function_by_its_code(path):
             learn(other)
 
 
-LEARNED_BY_ANOTHER_PROCESS = """
-import sys
-from pathlib import Path
-sys.path.insert(0, "tests")
-import test_checkpoint as t
-t.tiny(**t.OF_A_MODULE, max_iter=1, checkpoint=Path(sys.argv[1])).fit(t.X)
-"""
 OF_LAYERS = seeded(lambda: nn.Sequential(nn.Dropout(0.1), nn.Linear(64, 64)))
 OF_A_MODULE = {"coherence": coherence(augmentation=OF_LAYERS)}
 
 
+def learn_with_a_module(path):
+    tiny(**OF_A_MODULE, max_iter=1, checkpoint=path).fit(X)
+
+
 def test_another_process_finds_the_same_training(path):
-    command = [sys.executable, "-c", LEARNED_BY_ANOTHER_PROCESS, path]
-    subprocess.run(command, check=True, cwd=Path(__file__).parents[1])
+    process = FORKSERVER.Process(target=learn_with_a_module, args=(path,))
+    process.start()
+    process.join()
     with at_most(0):
-        tiny(**OF_A_MODULE, max_iter=1, checkpoint=path).fit(X)
+        learn_with_a_module(path)
 
 
 @pytest.mark.parametrize("folder", ["missing", "/proc"])
