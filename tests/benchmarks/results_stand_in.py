@@ -3,7 +3,7 @@
 import json
 
 from protocol.store import write_json
-from reporting.results import Library, pack_scores
+from reporting.results import Library, pack_draws, pack_scores
 
 HEAD = {
     "dataset": {"name": "mnist", "source": "nowhere"},
@@ -38,6 +38,18 @@ def task_results(scores, **settings):
     own = {"classes": 2, "runs": runs, "methods": methods, "epochs": 5, "n_perturbations": 256}
     own["n_labels"] = sorted({score["n_labels"] for score in scores})
     return {**HEAD, "settings": {**SETTINGS, **own, **settings}, "scores": pack_scores(scores)}
+
+
+def draws_of(table, figures):
+    """Packed draws: a set and N, then a method and accuracies (%) of two seconds each."""
+    scores = [
+        {"set": name, "n_labels": n, "draw": draw, "method": method, "accuracy": value / 100}
+        for (name, n), methods in table.items()
+        for method, values in methods.items()
+        for draw, value in enumerate(values)
+    ]
+    n_draws = 1 + max(score["draw"] for score in scores)
+    return pack_draws([{**score, "seconds": 2.0} for score in scores], range(n_draws), figures)
 
 
 def write_all(folder, files):

@@ -21,9 +21,9 @@ from data.sentences import MAX_TOKENS, Wheel, load_encoder
 from data.texts import N_ROWS
 from protocol import embedded
 from reporting.embedding_tables import FIGURES
-from reporting.results import pack_draws, unpack_draws
+from reporting.results import unpack_draws
 from reporting.tables import build_table
-from results_stand_in import run_again, status_of
+from results_stand_in import draws_of, run_again, status_of
 from rivals import from_embeddings as rules
 
 # The encoder
@@ -214,21 +214,14 @@ def test_a_set_with_other_texts_is_refused(tmp_path, capsys):
 def test_tables_by_hand():
     ours = {"EmbeddingClassifier": [70, 78]}
     values = {
-        "banking77": ours | {"prototypes": [60, 70], "umap+logistic": [50, 60]},
-        "clinc150": {"EmbeddingClassifier": [88, 92], "prototypes": [80, 80]},
-        "hwu64": {"EmbeddingClassifier": [50, 50], "prototypes": [40, 44]},
+        ("banking77", 1): ours | {"prototypes": [60, 70], "umap+logistic": [50, 60]},
+        ("clinc150", 1): {"EmbeddingClassifier": [88, 92], "prototypes": [80, 80]},
+        ("hwu64", 1): {"EmbeddingClassifier": [50, 50], "prototypes": [40, 44]},
     }
-    records = [
-        {"set": name, "n_labels": 1, "draw": draw, "method": method, "accuracy": value / 100}
-        | {"seconds": 2.0}
-        for name, methods in values.items()
-        for method, accuracies in methods.items()
-        for draw, value in enumerate(accuracies)
-    ]
     results = {
-        "sets": [{"set": name} for name in values],
+        "sets": [{"set": name} for name, _ in values],
         "once": [{"set": "banking77", "once": "umap", "seconds": 9.0}],
-        "scores": pack_draws(records, range(2), FIGURES),
+        "scores": draws_of(values, FIGURES),
     }
     means = build_table("embeddings", results)
     assert means.head == ["method", "chosen on, N = 1", "new sets, N = 1"]
@@ -237,7 +230,7 @@ def test_tables_by_hand():
         ["prototypes", "72.5", "42.0"],  # umap+logistic has no mean, as it lacks sets
     ]
     by_set = build_table("embeddings_by_set", results)
-    assert by_set.head == ["method", *(f"{name}, N = 1" for name in values)]
+    assert by_set.head == ["method", *(f"{name}, N = 1" for name, _ in values)]
     assert by_set.rows[1:] == [
         ["prototypes", "65.0", "80.0", "42.0"],
         ["umap+logistic", "55.0", "-", "-"],

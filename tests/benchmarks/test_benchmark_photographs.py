@@ -14,9 +14,9 @@ from data.photographs import load_photographs
 from data.views import Pairs
 from protocol.methods import select_names
 from reporting.photograph_tables import FIGURES
-from reporting.results import pack_draws, unpack_draws
+from reporting.results import unpack_draws
 from reporting.tables import build_table
-from results_stand_in import run_again, status_of
+from results_stand_in import draws_of, run_again, status_of
 from rivals.from_views import fixmatch_loss, nt_xent, optimise
 
 # Files
@@ -184,16 +184,12 @@ def test_what_cannot_be_measured_is_refused(given, instead, words, folder, tmp_p
 
 
 def test_tables_by_hand():
-    values = {"views: logistic": {4: [0.5, 0.6], 25: [0.7, 0.7]}, "FixMatch": {4: [0.4]}}
-    records = [
-        {"set": "cifar-10", "n_labels": n, "draw": draw, "method": method, "accuracy": accuracy}
-        | {"seconds": 2.0}
-        for method, by_n in values.items()
-        for n, accuracies in by_n.items()
-        for draw, accuracy in enumerate(accuracies)
-    ]
+    values = {
+        ("cifar-10", 4): {"views: logistic": [50, 60], "FixMatch": [40]},
+        ("cifar-10", 25): {"views: logistic": [70, 70]},
+    }
     once = [{"once": "NT-Xent", "seconds": 60.0, "nearest": 70.0, "agreement": 55.55}]
-    results = {"once": once, "scores": pack_draws(records, range(2), FIGURES)}
+    results = {"once": once, "scores": draws_of(values, FIGURES)}
     table = build_table("photographs", results)
     assert table.head == ["method", "N = 4", "N = 25"]
     assert table.rows == [

@@ -6,11 +6,11 @@ import pytest
 import report
 from protocol.store import write_json
 from reporting.pages import DIGESTS
-from reporting.results import Library, pack_draws, unpack_draws
+from reporting.results import Library, unpack_draws
 from reporting.tables import TABLES, build_table, text_of
 from reporting.task_tables import MEASURED_THERE, against_table, best_rival, wide_of
 from reporting.time_tables import SPEED_KINDS
-from results_stand_in import HEAD, SETTINGS, records, task_results
+from results_stand_in import HEAD, SETTINGS, draws_of, records, task_results
 
 HAND = task_results(
     records(
@@ -119,12 +119,7 @@ def test_points_where_a_theorem_fails_are_counted():
 
 def test_a_draw_that_is_missing_is_null_and_comes_back_as_none():
     figures = {"accuracy": 4}
-    records = [
-        {"set": "a", "n_labels": 5, "draw": draw, "method": method, "accuracy": value / 100}
-        for method, values in {"ours": [12.345678, 50], "svm": [50]}.items()
-        for draw, value in enumerate(values)
-    ]
-    [entry] = pack_draws(records, range(2), figures)
+    [entry] = draws_of({("a", 5): {"ours": [12.345678, 50], "svm": [50]}}, figures)
     assert entry["methods"] == {"ours": [[12.35, 50.0]], "svm": [[50.0, None]]}
     back = unpack_draws([entry], figures).set_index(["method", "draw"])["accuracy"]
     assert back.to_dict() == {("ours", 0): 12.35, ("ours", 1): 50.0, ("svm", 0): 50.0}
