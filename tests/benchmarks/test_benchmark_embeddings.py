@@ -42,20 +42,15 @@ WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "pay", "my", "card"]
 def random_weights():
     """Weights of a small BERT, by the names of its files."""
     rng, width, inner = np.random.default_rng(0), 6, 10
-    shapes = {
-        "embeddings.word_embeddings.weight": (len(WORDS), width),
-        "embeddings.position_embeddings.weight": (MAX_TOKENS, width),
-        "embeddings.token_type_embeddings.weight": (2, width),
-    }
-    linears = {"attention.self.query": (width, width), "attention.self.key": (width, width)}
-    linears |= {"attention.self.value": (width, width), "attention.output.dense": (width, width)}
-    linears |= {"intermediate.dense": (inner, width), "output.dense": (width, inner)}
-    norms = ["embeddings.LayerNorm"]
-    for layer in ("encoder.layer.0.", "encoder.layer.1."):
-        shapes |= {f"{layer}{name}.weight": shape for name, shape in linears.items()}
-        shapes |= {f"{layer}{name}.bias": shape[:1] for name, shape in linears.items()}
-        norms += [f"{layer}attention.output.LayerNorm", f"{layer}output.LayerNorm"]
-    shapes |= {f"{norm}.{kind}": (width,) for norm in norms for kind in ("weight", "bias")}
+    tables = {"word": len(WORDS), "position": MAX_TOKENS, "token_type": 2}
+    shapes = {f"embeddings.{name}_embeddings.weight": (n, width) for name, n in tables.items()}
+    square = ("self.query", "self.key", "self.value", "output.dense")
+    parts = {f"attention.{name}": (width, width) for name in square}
+    parts |= {"intermediate.dense": (inner, width), "output.dense": (width, inner)}
+    parts |= dict.fromkeys(["attention.output.LayerNorm", "output.LayerNorm"], (width,))
+    parts = {f"encoder.layer.{i}.{name}": parts[name] for i in range(2) for name in parts}
+    for name, shape in {"embeddings.LayerNorm": (width,), **parts}.items():
+        shapes |= {f"{name}.weight": shape, f"{name}.bias": shape[:1]}
     return {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
 
 
