@@ -273,6 +273,7 @@ OUTPUTS = {
     "complex64": lambda H: H.to(torch.complex64),
     "tuple": lambda H: (H,),
     r"shape \(4,\)": lambda H: H.sum(1),
+    "returns probabilities.* its own softmax": lambda H: H.softmax(1),
 }
 for call in (of_module, net, in_place):
     table(
@@ -291,8 +292,22 @@ for call in (of_module, net):
         module=Pooled,
     )
 table(net, ("module", (nn.Identity(),), ValueError, "Identity"))
+NO_GRADIENTS = {
+    "Does.*depend on no parameter that requires a gradient": Does(lambda H: H.detach()),
+    "no parameters to perturb": nn.Linear(4, 2).requires_grad_(False),
+}
 for call in (of_module, in_place):
-    table(call, ("module", (Does(lambda H: H.detach()),), ValueError, "Does"))
+    table(call, ("module", NO_GRADIENTS, ValueError))
+NO_HEADS = [nn.Sequential(nn.Linear(4, 3), nn.Tanh())]
+SHARED, NORMED = nn.Linear(4, 4), nn.utils.parametrizations.weight_norm(nn.Linear(4, 3))
+NOT_TO_PROBE = (nn.Tanh(), nn.Sequential(SHARED, SHARED), nn.Sequential(nn.ReLU(), NORMED))
+table(
+    mm.linear_probe_,
+    ("y", ([0, 1, 3, 1],), ValueError, r"0 to 2, one for each logit, got \[0, 1, 3\]; sklearn's"),
+    ("y", ([1] * 4, [*"abaa"]), ValueError, "at least two of the whole numbers"),
+    ("module", NOT_TO_PROBE, ValueError, "neither shared, frozen nor parametrised"),
+    **{"module": nn.Sequential(nn.ReLU(), nn.Linear(4, 3)), "X": torch.eye(4), "y": [0, 1, 0, 1]},
+)
 normed = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.Linear(3, 2))
 table(of_module, ("batch_size", (1,), ValueError, "single row: .*batch_size", {"module": normed}))
 table(

@@ -87,15 +87,6 @@ def test_an_instance_is_the_start_and_is_never_changed():
     assert clone(init).module is not module
 
 
-def test_a_softmax_at_the_end_is_refused():
-    flat = X.reshape(len(X), -1)
-    net = nn.Sequential(nn.Linear(flat.shape[1], 3), nn.Softmax(dim=1))
-    for learner in (small(net, max_iter=0), NetClassifier(net, max_iter=0)):
-        with pytest.raises(ValueError, match=r"Sequential returns probabilities.* its own softmax"):
-            learner.fit(flat, np.arange(len(X)) % 3)
-    assert small(net[:1], max_iter=0).fit(flat).theta0_.architecture.n_classes == 3
-
-
 # Of what PyTorch's compiler imports.
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_what_is_compiled_is_taken_out():

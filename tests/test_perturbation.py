@@ -389,13 +389,6 @@ def test_networks_beyond_vmap_pass_one_after_the_other_with_a_warning(name):
 
 
 def test_what_no_sampler_can_do_is_an_error_that_says_why():
-    X = torch.from_numpy(rows())
     with pytest.raises(RuntimeError, match="switch off activation checkpointing") as caught:
-        inspect_module(Checkpointed(), X)
+        inspect_module(Checkpointed(), torch.from_numpy(rows()))
     assert "no sampler can perturb the module Checkpointed" in caught.value.__notes__[0]
-    with pytest.raises(ValueError, match="no parameters to perturb"):
-        inspect_module(nn.Linear(6, 3).requires_grad_(False), X)
-    module = perceptron()
-    module.forward = lambda x: nn.Sequential.forward(module, x).detach()
-    with pytest.raises(ValueError, match="depend on no parameter that requires a gradient"):
-        inspect_module(module, X)

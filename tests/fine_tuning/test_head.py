@@ -181,24 +181,3 @@ def test_a_probe_is_the_first_step_of_the_classifiers():
     linear_probe_(net, pd.DataFrame(X), (y > 0).astype(int))
     for name, array in expected.module_.state_dict().items():
         torch.testing.assert_close(net.state_dict()[name], array)
-
-
-CHAIN = nn.Sequential(nn.ReLU(), nn.Linear(4, 3))
-SHARED, NORMED = nn.Linear(4, 4), nn.utils.parametrizations.weight_norm(nn.Linear(4, 3))
-
-
-@pytest.mark.parametrize(
-    ("net", "labels", "words"),
-    [
-        (CHAIN, [0, 1, 3, 1], r"0 to 2, one for each logit, got \[0, 1, 3\]; sklearn's"),
-        (CHAIN, [1, 1, 1, 1], "at least two of the whole numbers"),
-        (CHAIN, ["a", "b", "a", "a"], "at least two of the whole numbers"),
-        (nn.Sequential(nn.Linear(4, 3), nn.Tanh()), [0, 1, 0, 1], "does not end in an nn.Linear"),
-        (nn.Tanh(), [0, 1, 0, 1], "does not end in an nn.Linear"),
-        (nn.Sequential(SHARED, SHARED), [0, 1, 0, 1], "does not end in an nn.Linear"),
-        (nn.Sequential(nn.ReLU(), NORMED), [0, 1, 0, 1], "neither shared, frozen nor parametrised"),
-    ],
-)
-def test_a_probe_refuses_what_it_cannot_fit(net, labels, words):
-    with pytest.raises(ValueError, match=words):
-        linear_probe_(net, torch.eye(4), labels)
