@@ -68,6 +68,10 @@ def in_place(module=None, data=X):
     return mm.mmd_init_(Pooled() if module is None else module, data, **SHORT)
 
 
+def terms(module, X):
+    return mm.MMDObjective(4)(module, X)
+
+
 def unfitted(name):
     return getattr(mm.MLPClassifier(), name)
 
@@ -322,6 +326,21 @@ table(
     ("n_perturbations", (2.5,), ValueError),
     ("uniformity_weight detachment_weight", (-1, "1"), ValueError),
     ("perturbation_scale sampler generator", (0,), ValueError),
+)
+NO_LOGITS = {
+    r"must return logits.*it returned .*\(4, 1\)": nn.Linear(4, 1),
+    "it returned tuple": nn.LSTM(4, 2),
+    "remove its own softmax": Does(lambda H: H.softmax(1)),
+}
+table(
+    terms,
+    ("module", ("net",), TypeError, "module must be .*, got 'net'"),
+    ("module", NO_LOGITS, ValueError),
+    ("module", (Does(lambda H: {}["key"]),), KeyError, "the module .*Does was given examples of"),
+    ("X", (X,), TypeError, "X must be .*, got a ndarray"),
+    ("X", (torch.ones(0, 4),), ValueError, r"X must hold examples .*got shape \(0, 4\)"),
+    ("X", (torch.ones(8, 5),), RuntimeError, r"given examples of shape \(5,\)"),
+    **{"module": nn.Linear(4, 2), "X": torch.from_numpy(X).float()},
 )
 
 # Rows: what scikit-learn does not check. Its own errors are those of its own tests.

@@ -189,34 +189,6 @@ def test_a_copy_and_a_pickle_go_on_as_the_objective_does():
         assert all(map(torch.equal, other(net, X), expected))
 
 
-class Broken(nn.Linear):
-    def forward(self, X):
-        raise MemoryError("no room")
-
-
-@pytest.mark.parametrize(
-    ("module", "X", "error", "words"),
-    [
-        ("net", batch(), TypeError, "module must be .*, got 'net'"),
-        (nn.Linear(6, 3), rows(), TypeError, "X must be .*, got a ndarray"),
-        (nn.Linear(6, 3), batch()[:0], ValueError, r"X must hold examples .*got shape \(0, 6\)"),
-        (nn.Linear(6, 3), batch(width=5), RuntimeError, r"given examples of shape \(5,\)"),
-        (nn.Linear(6, 1), batch(), ValueError, r"must return logits.*it returned .*\(4, 1\)"),
-        (nn.LSTM(6, 3), batch(), ValueError, "it returned tuple"),
-        (
-            nn.Sequential(nn.Linear(6, 3), nn.Softmax(1)),
-            batch(),
-            ValueError,
-            "remove its own softmax",
-        ),
-        (Broken(6, 3), batch(), MemoryError, r"the module .*Broken was given examples of shape"),
-    ],
-)
-def test_each_wrong_argument_is_an_error_that_says_what_is_wrong(module, X, error, words):
-    with pytest.raises(error, match=words):
-        objective()(module, X)
-
-
 def config(**params):
     defaults = {"learning_rate_init": 1e-3, "batch_size": 6, "schedule": ByEpochs(1)}
     weights = {"uniformity_weight": 1.0, "degeneracy_weight": 0.4, "detachment_weight": 2.0}
