@@ -1,15 +1,18 @@
 """The figures of speed: what is compared agrees, what is counted is right. No time is asserted."""
 
 import json
+import os
 import re
 from pathlib import Path
 
+import joblib
 import numpy as np
 import pytest
 import torch
+from joblib.parallel import get_active_backend
 
 import speed
-from protocol.parallel import threads
+from protocol.parallel import results, threads
 from reporting.tables import build_table
 from results_stand_in import status_of, written
 from timing import probe
@@ -87,6 +90,20 @@ def test_products_of_a_case_worked_out_by_hand():
     # W + E once forward, once to the inputs, which all share in the first, and the gradient of W.
     assert flops("functional") == 2 * (7 * 60 + 60 + 7 * 3 * 24)
     assert Product(2, 3, 5, 7).flops == 2 * 2 * 3 * 5 * 7
+
+
+def surroundings(number, shared):
+    backend = type(get_active_backend()[0]).__name__
+    return number, float(shared.sum()), torch.get_num_threads(), backend, os.getpid()
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_call_has_one_thread_and_keeps_its_own_calls_to_itself(jobs):
+    with threads(2), joblib.parallel_config(backend="loky"):
+        found = sorted(results(jobs, surroundings, [(i, np.ones(3)) for i in range(4)]))
+        assert torch.get_num_threads() == 2
+    assert [call[:4] for call in found] == [(i, 3.0, 1, "SequentialBackend") for i in range(4)]
+    assert (found[0][4] == os.getpid()) == (jobs == 1)
 
 
 def test_measures_are_taken_in_turns():
