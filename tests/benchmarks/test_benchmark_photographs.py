@@ -15,8 +15,7 @@ from data.views import Pairs
 from protocol.methods import select_names
 from reporting.photograph_tables import FIGURES
 from reporting.results import unpack_draws
-from reporting.tables import build_table
-from results_stand_in import draws_of, run_again, status_of
+from results_stand_in import run_again, status_of
 from rivals.from_views import fixmatch_loss, nt_xent, optimise
 
 # Files
@@ -181,19 +180,3 @@ def test_what_cannot_be_measured_is_refused(given, instead, words, folder, tmp_p
     arguments += ["--methods", "FixMatch", "--data-dir", folder, "--output", tmp_path, "--quiet"]
     assert status_of(photographs, arguments) == 2
     assert words in capsys.readouterr().err
-
-
-def test_tables_by_hand():
-    values = {
-        ("cifar-10", 4): {"views: logistic": [50, 60], "FixMatch": [40]},
-        ("cifar-10", 25): {"views: logistic": [70, 70]},
-    }
-    once = [{"once": "NT-Xent", "seconds": 60.0, "nearest": 70.0, "agreement": 55.55}]
-    results = {"once": once, "scores": draws_of(values, FIGURES)}
-    table = build_table("photographs", results)
-    assert table.head == ["method", "N = 4", "N = 25"]
-    assert table.rows == [
-        ["views: logistic", "55.0 ± 7.1", "70.0 ± 0.0"],
-        ["FixMatch", "40.0", "-"],
-    ]
-    assert build_table("photographs_starts", results).rows == [["NT-Xent", "60.0", "70.0", "55.5"]]
