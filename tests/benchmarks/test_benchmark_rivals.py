@@ -12,6 +12,7 @@ from sklearn.dummy import DummyClassifier
 from sklearn.semi_supervised import LabelSpreading
 
 from data.datasets import Dataset, load_digits_dataset, standardize
+from nets import assert_same_arrays
 from protocol import contenders, methods
 from protocol.evaluation import Bench
 from protocol.networks import NormalizedPerceptron
@@ -130,18 +131,8 @@ def bench(tmp_path):
     )
 
 
-def contenders_of(bench, names=(contenders.TUNED,)):
-    return {name: contenders.Rivals(bench).contender(name) for name in names}
-
-
 def scratch_of(bench):
     return methods.network_contender(methods.SCRATCH, bench.network, bench.X)
-
-
-def start_of(contender, bench, seed=3):
-    """The weights a fit of it starts from."""
-    pipeline = clone(contender.make(seed)).fit(bench.X[:60], bench.dataset.y_train[:60] > 4)
-    return pipeline[-1].theta0_.arrays
 
 
 @pytest.fixture
@@ -156,24 +147,24 @@ def two_columns(monkeypatch):
 
 @pytest.mark.usefixtures("two_columns")
 def test_every_rival_is_evaluated_on_the_tasks_of_scratch(bench):
-    found = contenders_of(bench, contenders.ALL_RIVALS)
-    assert [contender.name for contender in found.values()] == [*contenders.ALL_RIVALS]
-    scores = bench.evaluate({0: list(found.values())})
+    found = [*map(contenders.Rivals(bench).contender, contenders.ALL_RIVALS)]
+    assert [contender.name for contender in found] == [*contenders.ALL_RIVALS]
+    scores = bench.evaluate({0: found})
     assert len(scores) == len(contenders.ALL_RIVALS)
     without_network = [s["accuracy"] for s in scores if s["method"].endswith(("svm", "spreading"))]
     assert np.mean(without_network) > 0.6
-    identities = {json.dumps(c.identity, sort_keys=True) for c in found.values()}
+    identities = {json.dumps(c.identity, sort_keys=True) for c in found}
     assert len(identities) == len({s["key"] for s in scores}) == len(contenders.ALL_RIVALS)
 
 
 def test_what_a_rival_does_not_bring_is_what_scratch_has_in_the_same_fit(bench):
-    found, scratch = contenders_of(bench), scratch_of(bench)
-    fresh, tuned = (start_of(each, bench) for each in (scratch, found["rival/tuned-scratch"]))
-    assert fresh.keys() == tuned.keys()
-    assert all(np.array_equal(array, tuned[name]) for name, array in fresh.items())
-    for contender in found.values():
-        others = {k: v for k, v in contender.identity.items() if k != "change"}
-        assert others == scratch.identity
+    tuned, scratch = contenders.Rivals(bench).contender(contenders.TUNED), scratch_of(bench)
+    starts = []
+    for contender in (tuned, scratch):
+        pipeline = clone(contender.make(3)).fit(bench.X[:60], bench.dataset.y_train[:60] > 4)
+        starts.append(pipeline[-1].theta0_)
+    assert_same_arrays(*starts)
+    assert {k: v for k, v in tuned.identity.items() if k != "change"} == scratch.identity
 
 
 # Names, and the fine-tuning of scratch
