@@ -16,7 +16,7 @@ from protocol.methods import select_names
 from reporting.photograph_tables import FIGURES
 from reporting.results import unpack_draws
 from results_stand_in import run_again, status_of
-from rivals.from_views import fixmatch_loss, nt_xent, optimise
+from rivals.from_views import fixmatch_loss, nt_xent
 
 # Files
 
@@ -109,18 +109,6 @@ def test_fixmatch_learns_from_what_a_weak_view_is_sure_about():
     torch.testing.assert_close(loss, expected)
     loss.backward()
     assert strong.grad[1].abs().max() == 0.0
-
-
-def test_a_training_ends_after_its_steps_or_seconds():
-    module = torch.nn.Linear(1, 1)
-
-    def loss():
-        return module(torch.ones(1)).square().sum()
-
-    assert optimise(module, loss, 0.05, steps=150) == 150
-    assert loss().item() < 1e-2
-    ticks = iter(range(100))  # a second each
-    assert optimise(module, loss, 0.05, seconds=7.0, clock=lambda: float(next(ticks))) == 7
 
 
 # The benchmark

@@ -17,7 +17,6 @@ from reporting.tables import build_table
 from results_stand_in import status_of, written
 from timing import probe
 from timing.checks import DisagreementError, check_learning
-from timing.clock import in_turns, ratio
 from timing.steps import Product, Step, products_of_step
 from timing.textbook import FORMS, TextbookStep, textbook_loss
 
@@ -104,18 +103,6 @@ def test_a_call_has_one_thread_and_keeps_its_own_calls_to_itself(jobs):
         assert torch.get_num_threads() == 2
     assert [call[:4] for call in found] == [(i, 3.0, 1, "SequentialBackend") for i in range(4)]
     assert (found[0][4] == os.getpid()) == (jobs == 1)
-
-
-def test_measures_are_taken_in_turns():
-    order = []
-
-    def measure(name, seconds):
-        return lambda: order.append(name) or next(seconds)
-
-    times = in_turns({"a": measure("a", iter([2, 8, 6])), "b": measure("b", iter([1, 2, 3]))}, 3)
-    assert order == ["a", "b"] * 3
-    assert times["a"] == {"median": 6, "minimum": 2, "seconds": [2, 8, 6]}
-    assert ratio(times, "a", "b") == {"median": 2, "of_minima": 2}
 
 
 def test_memory_is_that_of_the_action_alone():

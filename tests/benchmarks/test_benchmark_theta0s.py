@@ -12,7 +12,7 @@ from data.datasets import load_digits_dataset, standardize
 from nets import assert_same_arrays
 from protocol import store, theta0s
 from protocol.methods import FEATURES_THETA0, NetworkSettings, initializer_of
-from protocol.store import Log, data_digest, write_atomically, write_json
+from protocol.store import data_digest, write_atomically, write_json
 from protocol.theta0s import fit_key, learn, path_of
 from sklearn_mmdinit import Coherence, RandomAffine
 from test_checkpoint import at_most, interrupted_at
@@ -32,19 +32,6 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
         write_atomically(path, fail)
     assert json.loads(path.read_text()) == {"a": [1, 2]}
     assert list(tmp_path.iterdir()) == [path]
-
-
-def test_a_damaged_log_is_read_and_gone_on_with(tmp_path):
-    log = Log(tmp_path / "deeper" / "scores.jsonl")
-    assert log.records == {}
-    log.append({"key": "a", "accuracy": 0.5})
-    with log.path.open("ab") as file:
-        file.write(b'3\nnull\n[["key", 1]]\n{"accuracy": 1.0}\n{"key": "b"}\n')
-        file.write(b'{"key": ["b"], "accuracy": 1.0}\n\xff\xfe\n{"key": "b", "accu')
-    log = Log(log.path)
-    assert set(log.records) == {"a"}
-    log.append({"key": "c", "accuracy": 0.75})
-    assert {key: r["accuracy"] for key, r in Log(log.path).records.items()} == {"a": 0.5, "c": 0.75}
 
 
 # Learned theta0
