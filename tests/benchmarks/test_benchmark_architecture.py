@@ -1,7 +1,6 @@
 """The shape of the benchmarks, read from their syntax trees: commands at the top, rooms below."""
 
 import ast
-import importlib
 import os
 import re
 import subprocess
@@ -63,14 +62,11 @@ def test_imports_go_one_way_and_nothing_imports_a_command():
 
 
 @pytest.mark.parametrize("path", COMMANDS, ids=place)
-def test_a_command_says_its_claim_how_to_run_it_and_how_long_it_takes(path, capsys):
+def test_a_command_says_its_claim_how_to_run_it_and_how_long_it_takes(path):
     said = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
     assert said.startswith("Claim: ")
     assert f"\n    python benchmarks/{path.name}" in said
     assert re.search(r"\b(seconds|minutes|hours)\b", said)
-    with pytest.raises(SystemExit, match="0"):
-        importlib.import_module(path.stem).main(["--help"])
-    assert "\n\nClaim: " in capsys.readouterr().out
 
 
 def test_a_command_runs_as_a_script_from_any_folder(tmp_path):

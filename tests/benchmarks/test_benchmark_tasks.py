@@ -9,7 +9,7 @@ from sklearn.preprocessing import normalize
 from data.datasets import load_digits_dataset, standardize
 from nets import assert_same_arrays
 from protocol import methods
-from protocol.networks import ConvNet, NormalizedPerceptron
+from protocol.networks import NormalizedPerceptron
 from protocol.tasks import Task, draw_rows, fit_seed, random_tasks, tasks_of_runs
 from protocol.theta0s import Pretrained, theta0_digest
 from sklearn_mmdinit import Coherence, MMDInitializer
@@ -139,12 +139,6 @@ def test_pre_trainings_are_those_that_their_names_say():
     term = Coherence(separation=2.0)
     coherent = MMDInitializer((4,), n_classes=3, coherence=term, max_iter="auto", random_state=0)
     assert repr(methods.initializer_of(methods.FEATURES_THETA0, settings)) == repr(coherent)
-    module = {"module": ConvNet, "module__n_classes": 3, "module__side": 8, "module__width": 8}
-    on_convnet = MMDInitializer(
-        n_classes=3, coherence=term, max_iter="auto", random_state=0, **module
-    )
-    of_name = methods.initializer_of(methods.CONVNET_FEATURES_THETA0, settings, n_pixels=64)
-    assert repr(of_name) == repr(on_convnet)
 
 
 # Pipelines
