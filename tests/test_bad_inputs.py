@@ -226,8 +226,6 @@ table(
     ("X", (csr_array(X),), TypeError, {"warm_start_from": UNSET, "hidden_layer_sizes": None}),
 )
 table(mm.MLPClassifier, ("module__width", (1,), TypeError, "module__width"))
-table(mm.NetClassifier, ("width", (1,), TypeError, "width"))
-table(mm.NetClassifier().set_params, ("width", (1,), EITHER, "width"))
 for start, word in ((mm.MMDInitializer(), "nonsense"), (FITTED, "is fitted")):
     clf = mm.MLPClassifier(warm_start_from=start)
     table(clf.set_params, ("warm_start_from__nonsense", (1,), ValueError, word))
@@ -391,7 +389,8 @@ table(mm.Theta0.load, ("path", NO_PATHS, ValueError))
 table(THETA0.save, ("path", NO_PATHS, ValueError))
 for call in (mm.Theta0.load, THETA0.save):
     table(call, ("path", ("none/a.safetensors",), FileNotFoundError, "none/a"))
-table(loaded, ("module", ("{}", "[3]", "x", ""), ValueError, r"a\.safetensors"))
+table(loaded, ("module", ("{}", "[3]", "x"), ValueError, r"a\.safetensors"))
+table(loaded, ("module", ("",), ValueError, r"a\.safetensors' holds no theta0"))
 
 
 @pytest.mark.filterwarnings("ignore:Initializing zero-element tensors")
