@@ -392,15 +392,9 @@ def test_without_a_bias_the_kernel_is_the_cosine_at_any_scale():
 def test_coherence_is_the_mean_over_pairs_written_out(width):
     H, n = normal(10, width), 5
     C = logit_correlation(H, 2)
-    related = [(i, i + n) for i in range(n)] + [(i + n, i) for i in range(n)]
-    between = [
-        float(C[i, j]) ** 2
-        for i in range(2 * n)
-        for j in range(2 * n)
-        if i != j and (i, j) not in related
-    ]
-    along = [float(C[i, i + n]) for i in range(n)]
-    expected = 1 - np.mean(along) + 3.0 * np.mean(between)
+    # Of different examples: neither one row twice nor the two of a pair.
+    between = [C[i, j] ** 2 for i, j in np.ndindex(C.shape) if i % n != j % n]
+    expected = 1 - np.mean([C[i, i + n] for i in range(n)]) + 3.0 * np.mean(between)
     assert float(coherence(H, 2, 3.0)) == pytest.approx(expected)
     assert CoherenceLoss(3.0, 2)(*H.chunk(2)) == coherence(H, 2, 3.0)
     with pytest.raises(RuntimeError, match=r"equal size, but got \[3, 4\] .* and \[1, 4\]"):
@@ -411,6 +405,3 @@ def test_activations_too_large_for_their_squares_are_noticed():
     H = normal(8, 3).float() * 1e25
     assert coherence(H, 3).isnan()
     assert logit_correlation(H, None).isnan().all()
-
-
-# Hidden activations
