@@ -174,16 +174,6 @@ def test_norms_have_the_law_of_norms_of_drawn_vectors():
     assert stats.ks_2samp(theorems.drawn_norms(std, 20_000, seed=0), direct).pvalue > 1e-3
 
 
-def test_frequencies_are_those_of_the_chi_squared_law(monkeypatch):
-    monkeypatch.setattr(theorems, "N_DRAWS", 50_000)
-    found = theorems.tail_points(np.full(20, 0.5), seed=0)
-    for points in found["forms"].values():
-        exact = stats.chi2.sf((np.array(points["radii"]) / 0.5) ** 2, 20)
-        noise = 5.0 * np.sqrt(exact * (1 - exact) / 50_000) + 1e-4
-        assert (np.abs(points["frequencies"] - exact) < noise).all()
-        assert all(points["holds"])
-
-
 @pytest.mark.parametrize("d", [3, 4])
 def test_shares_of_a_network_add_up_and_the_bound_is_below_them(d, monkeypatch):
     monkeypatch.setattr(theorems, "SQUARED_SCALES", (0.01, 8.0, 20.0))
