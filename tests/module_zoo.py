@@ -7,7 +7,6 @@ import warnings
 import numpy as np
 import torch
 from torch import nn
-from torch.utils.checkpoint import checkpoint
 
 from helpers import mlp, normalized_mlp, seeded
 from protocol.networks import ConvNet
@@ -110,17 +109,6 @@ class Recurrent(nn.Module):
 
     def forward(self, x):
         return self.last(self.body(x.view(len(x), 2, -1))[0][:, -1])
-
-
-class Checkpointed(nn.Module):
-    """Computes a layer again for its gradient."""
-
-    def __init__(self):
-        super().__init__()
-        self.first, self.last = nn.Linear(6, 5), nn.Linear(5, 3)
-
-    def forward(self, x):
-        return self.last(checkpoint(self.first, x, use_reentrant=False).relu())
 
 
 class Experts(nn.Module):
