@@ -72,8 +72,8 @@ def terms(module, X):
     return mm.MMDObjective(4)(module, X)
 
 
-def unfitted(name):
-    return getattr(mm.MLPClassifier(), name)
+def unfitted(name, kind=mm.MLPClassifier):
+    return getattr(kind(), name)
 
 
 def affine(images=IMAGES, **params):
@@ -231,6 +231,12 @@ for start, word in ((mm.MMDInitializer(), "nonsense"), (FITTED, "is fitted")):
     table(clf.set_params, ("warm_start_from__nonsense", (1,), ValueError, word))
 FITTED_ONLY = ("module_", "history_", "loss_curve_", "coefs_")
 table(unfitted, ("name", FITTED_ONLY, NotFittedError, "MLPClassifier"))
+FRESH = mm.MMDInitializer()
+table(unfitted, ("name", ("coefs_",), NotFittedError, "MMDInit", {"kind": mm.MMDInitializer}))
+for method in (FRESH.transform, FRESH.score):
+    table(method, ("X", (X,), NotFittedError, "MMDInitializer"))
+table(FRESH.get_feature_names_out, ("input_features", (None,), NotFittedError, "MMDInitializer"))
+table(of_module, ("learning_rate_init", (1e30,), ValueError, "not finite"))
 
 table(
     learn(mm.EmbeddingClassifier, data=TWO),

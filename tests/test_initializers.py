@@ -10,7 +10,7 @@ from scipy.special import erf
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
-from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import StandardScaler, normalize
 from torch import nn
 
@@ -323,17 +323,6 @@ def test_verbose_shows_a_bar_on_stderr(capsys):
     out, err = capsys.readouterr()
     assert out == ""
     assert all(part in err for part in ("10/10", "loss="))
-
-
-def test_nothing_works_after_a_first_fit_that_failed():
-    init = tiny(learning_rate_init=1e30)
-    with pytest.raises(ValueError, match="not finite"):
-        init.fit(X)
-    for method in (init.transform, init.score, init.get_feature_names_out, lambda X: init.coefs_):
-        with pytest.raises(NotFittedError, match="MMDInitializer"):
-            method(X)
-    assert vars(init).keys() == init.get_params().keys()
-    assert init.set_params(learning_rate_init=1e-3).fit(X).n_iter_ == 3
 
 
 @pytest.mark.parametrize(
