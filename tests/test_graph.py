@@ -48,18 +48,16 @@ def assert_proper(neighbors, n, k):
     assert np.all(np.diff(np.sort(neighbors, axis=1), axis=1) > 0)
 
 
-@pytest.mark.parametrize(("n_neighbors", "n", "p"), [(1, 80, 6), (79, 80, 6), (5, 45, 60)])
-def test_exact_is_what_all_distances_give(n_neighbors, n, p):
+SIZES = [(1, 80, 6), (79, 80, 6), (5, 45, 60), (5, 80, 60)]
+
+
+@pytest.mark.parametrize(("n_neighbors", "n", "p"), SIZES)
+def test_exact_is_what_all_distances_of_fifty_components_give(n_neighbors, n, p):
     X = some_rows(0, n, p)
     found = nearest_neighbors(X, n_neighbors)
     assert_proper(found, n, n_neighbors)
-    np.testing.assert_array_equal(found, by_hand(X, n_neighbors))
-
-
-def test_distances_are_those_of_the_first_fifty_components():
-    X = some_rows(0, p=60)
     components = X @ np.linalg.svd(X - X.mean(axis=0), full_matrices=False)[2][:50].T
-    np.testing.assert_array_equal(nearest_neighbors(X, 5), by_hand(components, 5))
+    np.testing.assert_array_equal(found, by_hand(components, n_neighbors))
 
 
 @pytest.mark.parametrize("n_components", [3, 50])

@@ -154,15 +154,11 @@ def test_hidden_activations_are_the_inputs_of_the_last_linear_layer():
     assert init.get_feature_names_out().tolist() == names
 
 
-class Scaled(nn.Module):
+class Scaled(nn.Sequential):
     """Logits that are no layer's output."""
 
-    def __init__(self):
-        super().__init__()
-        self.body, self.head = nn.Linear(6, 5), nn.Linear(5, 3)
-
     def forward(self, x):
-        return 2.0 * self.head(self.body(x).relu())
+        return 2.0 * super().forward(x)
 
 
 @pytest.mark.filterwarnings("ignore:(networks around|There is a performance drop)")
@@ -183,10 +179,11 @@ def test_a_parametrized_head_is_a_linear_layer(norm):
 def test_a_module_without_hidden_activations_is_told():
     flat, conv = nn.Unflatten(1, (1, 6, 1)), nn.Sequential(nn.Conv2d(1, 4, 1), nn.Conv2d(4, 3, 1))
     pooled = nn.Sequential(flat, conv, nn.AdaptiveAvgPool2d(1), nn.Flatten())
-    for module in (nn.Linear(6, 3), pooled, Scaled()):
+    scaled = Scaled(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 3))
+    for module in (nn.Linear(6, 3), pooled, scaled):
         with pytest.raises(ValueError, match=r"no hidden activations.*end the module with an nn"):
             small(module, coherence="auto").fit(rows(40))
-    init = small(Scaled).fit(rows(20))
+    init = small(scaled).fit(rows(20))
     for method in (init.get_feature_names_out, lambda: init.transform(rows(20))):
         with pytest.raises(ValueError, match=r"the module .*Scaled has no hidden activations"):
             method()
