@@ -3,6 +3,7 @@
 import numpy as np
 from sklearn.datasets import load_digits
 from torch import nn
+from torch.testing import assert_close
 
 from sklearn_mmdinit import MMDInitializer
 
@@ -60,17 +61,12 @@ def digit_images(n, n_classes=10):
 
 def assert_same_weights(a, b, atol=0.0):
     """Of two fitted classifiers."""
-    a, b = (clf.module_.state_dict() for clf in (a, b))
-    assert a.keys() == b.keys()
-    for name, value in a.items():
-        np.testing.assert_allclose(value.numpy(), b[name].numpy(), rtol=0, atol=atol, err_msg=name)
+    assert_close(a.module_.state_dict(), b.module_.state_dict(), rtol=0, atol=atol)
 
 
 def assert_same_arrays(a, b):
     """Of two theta0."""
-    assert a.arrays.keys() == b.arrays.keys()
-    for name, array in a.arrays.items():
-        np.testing.assert_array_equal(array, b.arrays[name], err_msg=name)
+    np.testing.assert_equal(dict(a.arrays), dict(b.arrays))
 
 
 def assert_same_fit(a, b):

@@ -306,7 +306,6 @@ NO_GRADIENTS = {
 }
 for call in (of_module, in_place):
     table(call, ("module", NO_GRADIENTS, ValueError))
-NO_HEADS = [nn.Sequential(nn.Linear(4, 3), nn.Tanh())]
 SHARED, NORMED = nn.Linear(4, 4), nn.utils.parametrizations.weight_norm(nn.Linear(4, 3))
 NOT_TO_PROBE = (nn.Tanh(), nn.Sequential(SHARED, SHARED), nn.Sequential(nn.ReLU(), NORMED))
 table(

@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import StandardScaler
 from torch import nn
 
-from nets import Tied, assert_same_fit
+from nets import Tied, assert_same_arrays, assert_same_fit
 from sklearn_mmdinit import Coherence, MLPClassifier, MMDInitializer, mmd_init_
 from sklearn_mmdinit.graph.walks import Walk
 from sklearn_mmdinit.losses import logit_correlation
@@ -180,15 +180,14 @@ def test_a_frozen_last_layer_keeps_its_weights_and_one_before_is_to_be_trained(n
 def test_a_warm_start_goes_on_from_theta0():
     init = small(warm_start=True).fit(X[:200])
     assert_same_fit(init, small().fit(X[:200]))
-    before = init.theta0_.arrays
+    before = init.theta0_
     pickle.loads(pickle.dumps(init)).fit(X)  # in another process
     init.set_params(max_iter=0).fit(X)
-    for name, array in init.theta0_.arrays.items():
-        np.testing.assert_array_equal(array, before[name])
+    assert_same_arrays(init.theta0_, before)
     np.testing.assert_allclose(init.theta0_.row_mean, X.mean(axis=0), atol=1e-6)
     init.set_params(max_iter=2).fit(X, np.zeros(len(X)))  # of two classes
     assert init.n_iter_ == 2, "a new schedule"
-    assert np.abs(init.theta0_.coefs[0] - before["linears.0.weight"].T).max() > 1e-3
+    assert np.abs(init.theta0_.coefs[0] - before.coefs[0]).max() > 1e-3
     fresh = clone(init).fit(X)
     assert fresh.warm_start
     assert_same_fit(fresh, small(max_iter=2).fit(X))

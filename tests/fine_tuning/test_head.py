@@ -171,5 +171,4 @@ def test_a_probe_is_the_first_step_of_the_classifiers():
     net = seeded(lambda: nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2)))
     expected = NetClassifier(net, validation_split=None, **HEAD_ALONE).fit(X, y > 0)
     linear_probe_(net, pd.DataFrame(X), (y > 0).astype(int))
-    for name, array in expected.module_.state_dict().items():
-        torch.testing.assert_close(net.state_dict()[name], array)
+    torch.testing.assert_close(net.state_dict(), expected.module_.state_dict())
