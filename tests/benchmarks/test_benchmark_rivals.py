@@ -84,34 +84,26 @@ def test_random_labels_teach_no_more_than_that_any_is_as_probable(digits):
 # Label spreading
 
 
-def test_spreading_agrees_with_scikit_learn_on_the_same_graph(digits):
+@pytest.mark.parametrize("power", [0.0, 1.5])
+def test_spreading_agrees_with_scikit_learn_on_the_same_graph(power, digits):
     n, k = 300, 7
     neighbors = nearest_rows(digits[:400].astype(np.float64), n, k, 1)
     assert not np.any(neighbors[:n] == np.arange(n)[:, None])  # no row is its own neighbour
     labels = load_digits_dataset().y_train[:n]
-    ours = GraphLabelSpreading(
-        normalized_graph(symmetric_graph(neighbors[:n])), neighbors, alpha=0.5, n_iter=200
-    )
+    graph = symmetric_graph(neighbors[:n], power)
+    ours = GraphLabelSpreading(normalized_graph(graph), neighbors, alpha=0.5, n_iter=200)
     ours.fit(np.arange(60)[:, None], labels[:60])
-    graph = np.zeros((n, n))
-    np.add.at(graph, (np.repeat(np.arange(n), k), neighbors[:n].ravel()), 1.0)
-    graph = graph + graph.T
-    theirs = LabelSpreading(kernel=lambda A, B: graph, alpha=0.5, max_iter=200, tol=0.0)
+    directed = np.zeros((n, n))
+    directed[np.repeat(np.arange(n), k), neighbors[:n].ravel()] = 1.0
+    weights = directed * (1.0 + directed @ directed.T) ** power  # of shared neighbours
+    weights = weights + weights.T
+    np.testing.assert_allclose(graph.toarray(), weights)
+    theirs = LabelSpreading(kernel=lambda A, B: weights, alpha=0.5, max_iter=200, tol=0.0)
     with pytest.warns(match="max_iter=200 was reached"):
         theirs.fit(digits[:n].astype(np.float64), np.where(np.arange(n) < 60, labels, -1))
     np.testing.assert_allclose(
         ours.label_distributions_, theirs.label_distributions_, rtol=1e-6, atol=1e-9
     )
-
-
-def test_shared_neighbours_weigh_edges(digits):
-    n, k = 300, 7
-    neighbors = nearest_rows(digits[:400].astype(np.float64), n, k, 1)
-    directed = np.zeros((n, n))
-    directed[np.repeat(np.arange(n), k), neighbors[:n].ravel()] = 1.0
-    weights = directed * (1.0 + directed @ directed.T) ** 1.5
-    graph = symmetric_graph(neighbors[:n], 1.5)
-    np.testing.assert_allclose(graph.toarray(), weights + weights.T)
 
 
 # Contenders
