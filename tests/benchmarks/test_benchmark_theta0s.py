@@ -1,6 +1,5 @@
 """What is kept on disk: logs and theta0; and going on after an interruption."""
 
-import json
 import shutil
 from pathlib import Path
 
@@ -12,27 +11,10 @@ from data.datasets import load_digits_dataset, standardize
 from nets import assert_same_arrays
 from protocol import store, theta0s
 from protocol.methods import FEATURES_THETA0, NetworkSettings, initializer_of
-from protocol.store import data_digest, write_atomically, write_json
+from protocol.store import data_digest
 from protocol.theta0s import fit_key, learn, path_of
 from sklearn_mmdinit import Coherence, RandomAffine
 from test_checkpoint import at_most, interrupted_at
-
-# Files
-
-
-def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
-    path = tmp_path / "file.json"
-    write_json(path, {"a": [1, 2]})
-
-    def fail(part):
-        part.write_text("half")
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        write_atomically(path, fail)
-    assert json.loads(path.read_text()) == {"a": [1, 2]}
-    assert list(tmp_path.iterdir()) == [path]
-
 
 # Learned theta0
 
