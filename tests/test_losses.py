@@ -9,12 +9,7 @@ import torch
 from scipy import integrate
 from torch import nn
 
-from helpers import (
-    assert_slopes_are_differences,
-    normal,
-    seeded,
-    uniform_simplex,
-)
+from helpers import assert_slopes_are_differences, normal, seeded, uniform_simplex
 from module_zoo import ZOO, looked_at, of_zoo, rows, tokens
 from sklearn_mmdinit.losses import (
     CoherenceLoss,

@@ -14,16 +14,7 @@ from torch.testing import assert_close
 from torch.utils.checkpoint import checkpoint
 
 from helpers import as_a_team_of, assert_slopes_are_differences, normal, seeded, slopes_of
-from module_zoo import (
-    BEYOND_VMAP,
-    CHAINS,
-    OTHERS,
-    SCALE,
-    ZOO,
-    of_zoo,
-    perceptron,
-    rows,
-)
+from module_zoo import BEYOND_VMAP, CHAINS, OTHERS, SCALE, ZOO, of_zoo, perceptron, rows
 from sklearn_mmdinit import MMDInitializer
 from sklearn_mmdinit._base.random_streams import StepRandom
 from sklearn_mmdinit.networks import gram, noise
