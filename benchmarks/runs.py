@@ -143,7 +143,7 @@ RUNS = (
         "a quarter of an hour on one core"),
     Run("self-supervised-choice.json", "Self-supervised baselines, on held-out images",
         "self_supervised.py --jobs 1 --choose", "40 minutes on one core"),
-    Run("mnist-quick.json", "The quick preset", "mnist_tasks.py", "four minutes on 2 cores"),
+    Run("mnist-quick.json", "The quick preset", "mnist_tasks.py", "three minutes on 2 cores"),
     Run("mnist-cuda.json", "Run 0 with theta0s learned on a GPU",
         f"{TASKS} --runs 1 --n-labels 5 20 --methods xavier/fcn/ours "
         "xavier/fcn/ours+coherence xavier/fcn/scratch --device cuda",
