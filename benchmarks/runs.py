@@ -141,6 +141,9 @@ RUNS = (
     Run("mnist-self-supervised.json", "Self-supervised baselines on MNIST",
         "self_supervised.py --jobs 1 --runs 1 --methods 'ours*' 'NT-Xent*' 'VICReg*'",
         "a quarter of an hour on one core"),
+    Run("fashion-self-supervised.json", "Self-supervised baselines on Fashion-MNIST",
+        "self_supervised.py --jobs 1 --runs 1 --dataset fashion-mnist "
+        "--methods 'ours*' 'NT-Xent*' 'VICReg*'", "a quarter of an hour on one core"),
     Run("self-supervised-choice.json", "Self-supervised baselines, on held-out images",
         "self_supervised.py --jobs 1 --choose", "40 minutes on one core"),
     Run("mnist-quick.json", "The quick preset", "mnist_tasks.py", "three minutes on 2 cores"),

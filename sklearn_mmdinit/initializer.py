@@ -364,8 +364,9 @@ class MMDInitializer(
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Unlabelled examples, at least two, best standardized. A NumPy memory map of floats may
-            be larger than memory. A module may take examples of another shape.
+            Unlabelled examples, best standardized: at least two, and hundreds to learn from. A
+            NumPy memory map of floats may be larger than memory. A module may take examples of
+            another shape.
         y : array-like of shape (n_samples,), default=None
             Labels. Only the number of classes is used, and only if ``n_classes`` is "auto".
 

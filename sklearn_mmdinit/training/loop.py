@@ -137,10 +137,9 @@ def train(
             bar.set_postfix({n: f"{mean:.4f}" for n, mean in means.items()}, refresh=False)
             if callback is not None:
                 with torch.enable_grad():  # what it leaves behind ends here
-                    answer = np.asarray(
-                        callback(dict(state.history[-1]), builder.module_at(theta0))
-                    )
-                state.is_stopped = answer.dtype == bool and bool(answer.all())
+                    answer = callback(dict(state.history[-1]), builder.module_at(theta0))
+                is_bool = getattr(answer, "dtype", type(answer)) in (bool, torch.bool)
+                state.is_stopped = is_bool and bool(answer)
             if keep is not None:
                 keep(state.copied())
             if state.is_stopped or schedule.is_over(state, n_steps):
