@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import nn
 
+from .. import losses
 from .._base.environment import array_of, learned_is_finite, progress_bar, with_gradients
 from .._base.random_streams import StepRandom
 from .._base.threads import team, worthwhile_threads
-from ..losses import coherence
 from ..networks.builder import NetworkBuilder
 from ..networks.info import ModuleInfo
 from ..networks.passes import explained_single_row, hidden_activations, isolated
@@ -46,7 +46,7 @@ def loss_terms(
             terms = [*paper_terms(config, network, info, X[: config.batch_size], random)]
     if config.coherence is not None:
         H = hidden_activations(network, X, info.last_layer)
-        L_coh = coherence(H, info.n_biases, config.coherence.separation)
+        L_coh = losses.coherence(H, info.n_biases, config.coherence.separation)
         weighted = COHERENCE_WEIGHT * L_coh
         terms = [weighted + terms[0], *terms[1:], L_coh] if terms else [weighted, L_coh]
     return torch.stack([term for term in terms if term is not None])
