@@ -13,16 +13,15 @@ import numpy as np
 import torch
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import normalize
-from sklearn.utils import check_array, gen_batches
+from sklearn.utils import check_array
 from torch import nn
 from torch.utils.data import Subset
 
 from .._base.environment import array_of
 from .._base.module_factory import uncompiled
 from .._base.validation import check_argument, shortened, warn_user
-from ..networks.builder import as_examples, takes_integers
+from ..networks.builder import examples_for, hidden_of
 from ..networks.info import N_EXAMPLES, inspect_logits, own_parameters
-from ..networks.passes import hidden_activations
 from .net import Net, Rows
 
 # C of the logistic regression, on features of unit norm.
@@ -31,8 +30,6 @@ _C = 100.0
 # more.
 _MOST_ROWS = 5_000
 _MAX_ITER = 10_000
-# Rows whose inputs of the last layer are computed at a time.
-_ROWS_AT_A_TIME = 1024
 
 
 def linear_head(
@@ -132,27 +129,21 @@ def linear_probe_(module: nn.Module, X: Any, y: Any) -> nn.Module:
     """
     check_argument("module", module, nn.Module)
     net, classes = copy.deepcopy(uncompiled(module)).eval(), np.asarray(array_of(y))
-    rows = as_examples(check_array(array_of(X), dtype=None, allow_nd=True), takes_integers(net))
-    parameter = next(net.parameters(), torch.empty(0))
-    examples = rows.to(parameter if rows.is_floating_point() else parameter.device)
-    n_classes, head = inspect_logits(net, examples[:N_EXAMPLES])
+    rows = check_array(array_of(X), dtype=None, allow_nd=True)
+    n_classes, head = inspect_logits(net, examples_for(net, rows[:N_EXAMPLES]))
     if not own_parameters(net, head):
         raise ValueError(
             f"the module {type(net).__name__} does not end in an nn.Linear with parameters of its "
             "own that require a gradient: end it with one that is neither shared, frozen nor "
             "parametrised, and returns the logits as they are"
         )
-    found = np.unique(classes)
-    if classes.dtype.kind not in "iu" or len(found) < 2 or found[0] < 0 or found[-1] >= n_classes:
+    used = np.unique(classes)
+    if classes.dtype.kind not in "iu" or len(used) < 2 or used[0] < 0 or used[-1] >= n_classes:
         raise ValueError(
             f"y must hold at least two of the whole numbers 0 to {n_classes - 1}, one for each "
-            f"logit, got {shortened(str(found.tolist()))}; sklearn's LabelEncoder gives them"
+            f"logit, got {shortened(str(used.tolist()))}; sklearn's LabelEncoder gives them"
         )
-    pieces = gen_batches(len(examples), _ROWS_AT_A_TIME, min_batch_size=2)
-    with torch.no_grad():
-        parts = [hidden_activations(net, examples[piece], head).float() for piece in pieces]
-    layer = uncompiled(module).get_submodule(head)
-    _fit_layer_(layer, array_of(torch.cat(parts)), classes, None)
+    _fit_layer_(uncompiled(module).get_submodule(head), hidden_of(net, head, rows), classes, None)
     return module
 
 

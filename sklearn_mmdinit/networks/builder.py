@@ -79,17 +79,10 @@ class NetworkBuilder:
 
     def hidden(self, network: nn.Module, X: np.ndarray) -> np.ndarray:
         """Inputs (n, n_units) of the last linear layer of a network, in evaluation mode."""
-        network, last_layer, parts = network.eval(), self.known_last_layer(), []
-        device = next(network.parameters()).device
-        with torch.no_grad():
-            # At least two rows: a batch norm without running statistics cannot pass one.
-            for rows in gen_batches(len(X), _ROWS_AT_A_TIME, min_batch_size=2):
-                examples = self.as_examples(X[rows]).to(device)
-                parts.append(array_of(hidden_activations(network, examples, last_layer)))
-        H = np.concatenate(parts)
+        H = hidden_of(network.eval(), self.known_last_layer(), X)
         if not np.isfinite(H).all():
             raise not_finite("hidden activations of X are")
-        return H.astype(np.float32, copy=False)
+        return H
 
     def known_last_layer(self) -> str:
         """Name of the linear layer that returns the logits; a ValueError if none does."""
@@ -101,6 +94,25 @@ class NetworkBuilder:
                 "without a softmax or a cast"
             )
         return self.info.last_layer
+
+
+def hidden_of(network: nn.Module, layer: str, X: np.ndarray) -> np.ndarray:
+    """Inputs (n, n_units) of a linear layer of a network for rows X (n, ...), in float32."""
+    parts = []
+    with torch.no_grad():
+        # At least two rows: a batch norm without running statistics cannot pass one.
+        for rows in gen_batches(len(X), _ROWS_AT_A_TIME, min_batch_size=2):
+            H = hidden_activations(network, examples_for(network, X[rows]), layer)
+            parts.append(array_of(H.float()))
+    return np.concatenate(parts)
+
+
+def examples_for(network: nn.Module, X: np.ndarray) -> torch.Tensor:
+    """A copy of rows in the type, the precision and on the device that a network takes."""
+    examples, like = as_examples(X, takes_integers(network)), next(network.parameters(), None)
+    if like is None:
+        return examples
+    return examples.to(like if examples.is_floating_point() else like.device)
 
 
 def takes_integers(module: nn.Module) -> bool:
