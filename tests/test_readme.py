@@ -109,31 +109,32 @@ def test_own_networks_beat_fresh_weights(capsys, monkeypatch):
     def soon(function, *args, max_iter=20, **given):
         return function(*args, max_iter=min(max_iter, 20), **given)
 
-    def in_time(**given):
-        """An initializer that learns in a moment where the page prints no figure of it."""
-        if "coherence" not in given or "n_classes" in given:
-            return Short(**given)
-        of_images = isinstance(given["module"], torch.nn.Sequential)
-        return soon(MMDInitializer, **given) if of_images else MMDInitializer(**given)
+    def in_time(module, **given):
+        return soon(MMDInitializer, module=module, **given)
 
     # A quarter of the page's epochs is enough for what is asked below.
     monkeypatch.setattr("sklearn_mmdinit.mmd_init_", partial(soon, mmd_init_))
     monkeypatch.setattr("sklearn_mmdinit.MMDInitializer", in_time)
-    left = run(PAGES["guide/own_networks"])
-    in_a_loop, as_an_estimator, fresh, few_steps, many_steps = numbers(capsys)
-    assert few_steps < fresh - 0.05 < fresh + 0.05 < many_steps
+    left = run(PAGES["guide/own_network"])
+    in_a_loop, as_an_estimator = numbers(capsys)
     assert in_a_loop > 0.82  # from fresh weights 0.75 to 0.78
     assert as_an_estimator > 0.87  # from fresh weights 0.82 to 0.86
-    kept = Theta0.load("theta0.safetensors").arrays["0.weight"]
-    assert kept.shape == (16, 1, 3, 3)
-    for net in (left["by_module"], clone(left["by_module"]), left["by_file"]):
-        net.set_params(max_epochs=0).fit(left["rows"], left["y"])
+    kept = left["init"].theta0_.arrays["0.weight"]
+    for net in (left["by_module"], clone(left["by_module"])):
+        net.set_params(max_epochs=0).fit(left["images"].astype("float32"), left["y"])
         assert (net.module_[0].weight.detach().numpy() == kept).all()
+
+
+def test_a_training_that_is_too_short_is_worse_than_none(capsys):
+    run(PAGES["guide/did_it_work"])
+    pretrained, _, scratch, *_, fresh, few_steps, many_steps = numbers(capsys)
+    assert pretrained > scratch + 0.05
+    assert few_steps < fresh - 0.05 < fresh + 0.05 < many_steps
 
 
 def test_a_loop_pays_for_leaving_out_the_linear_probe():
     """The table of the page, in percent."""
-    first, in_a_loop = BLOCK.findall(PAGES["guide/own_networks"])[:2]
+    first, in_a_loop = BLOCK.findall(PAGES["guide/own_network"])[:2]
     body, loop = in_a_loop.split("linear_probe_(net", 1)
     _, loop = loop.split("\n", 1)
     fresh = body.replace("mmd_init_(net", "(lambda *args, **given: None)(net")
@@ -151,15 +152,18 @@ def test_a_loop_pays_for_leaving_out_the_linear_probe():
         assert round(100 * float(right.float().mean())) == accuracy
 
 
+MEASURED = ("five_minutes", "guide/own_network", "guide/did_it_work")
+
+
 @pytest.mark.usefixtures("in_short")
 @pytest.mark.parametrize(
-    "name", [n for n in WITH_CODE if n not in ("five_minutes", "guide/own_networks")]
+    "name", [n for n in WITH_CODE if n not in MEASURED]
 )
 def test_a_page_runs_from_its_top(name):
     left = run(PAGES[name])
-    if name == "guide/kinds_of_data":
+    if name == "guide/images":
         assert isinstance(left["init"].embedding_, sklearn_mmdinit.OrientedGradients)
-    if name == "guide/few_labels":
+    if name == "guide/pipelines":
         # In each of the five folds the two candidates that differ in the classifier share a
         # pre-training with each of two weights.
         n = 4 * len(left["X"]) // 5
