@@ -156,9 +156,7 @@ MEASURED = ("five_minutes", "guide/own_network", "guide/did_it_work")
 
 
 @pytest.mark.usefixtures("in_short")
-@pytest.mark.parametrize(
-    "name", [n for n in WITH_CODE if n not in MEASURED]
-)
+@pytest.mark.parametrize("name", [n for n in WITH_CODE if n not in MEASURED])
 def test_a_page_runs_from_its_top(name):
     left = run(PAGES[name])
     if name == "guide/images":
