@@ -21,7 +21,7 @@ sys.path.insert(0, str(HERE))
 # bring to examples as small as these.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Examples learn for few epochs, as their first page says, and need not repeat it.
-os.environ.setdefault("PYTHONWARNINGS", "ignore:L_coh was still falling")
+os.environ.setdefault("PYTHONWARNINGS", "ignore:Pre-training has not converged")
 
 from links import PAGES, ROOT, absolute, repository, with_links  # noqa: E402
 

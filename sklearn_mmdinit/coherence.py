@@ -40,7 +40,8 @@ class Coherence(BaseEstimator):
     nearest-neighbour graph of the unlabelled data reaches, or two views of one example (see
     `n_neighbors`). If the last layer is perturbed as the paper does, predictions of a positive pair
     should move together, and those of unrelated examples without correlation. Let C be the exact
-    correlation of these moves, and :math:`i \to i^+` a positive pair. The loss is
+    correlation of these moves, relative to their mean, and :math:`i \to i^+` a positive pair. The
+    loss is
 
     .. math:: L_{coh} = 1 - E_i [C_{i i^+}] + \rho \, E_{i \not\sim j} [C_{ij}^2].
 

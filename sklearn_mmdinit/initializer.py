@@ -33,14 +33,18 @@ from .coherence import (
     walk_on,
 )
 from .fine_tuning import labels
-from .losses import logit_correlation
 from .networks.builder import NetworkBuilder
 from .theta0 import Architecture, Theta0, checked_path, put_arrays_
 from .training.checkpoint import Checkpointer, digest_of
 from .training.config import PAPER_WEIGHTS, Config, resolve
 from .training.loop import mean_loss, train
 from .training.minibatches import PositivePairs, RowBatches
-from .training.schedule import has_converged, is_still_falling, levels_before_the_fall
+from .training.schedule import (
+    WITHOUT_LEARNING,
+    has_converged,
+    is_still_falling,
+    levels_before_the_fall,
+)
 from .training.state import State
 from .training.streams import LoaderEpochs, StreamBatches
 
@@ -50,8 +54,8 @@ __all__ = ["MMDInitializer"]
 # Number of the first step of `score`, so large that `score` never uses a draw of the training.
 _FIRST_SCORE_STEP = 1 << 31
 
-# Rows on which a training with coherence is judged.
-_JUDGED_ROWS = 2048
+# Rows of X over which the mean of the features is taken.
+_MEAN_ROWS = 2048
 
 # Training has diverged if the loss is above this factor times the larger of the first loss and 1.
 # The losses of single mini-batches differ by less than this factor.
@@ -59,10 +63,6 @@ _DIVERGED = 4.0
 
 # L_iod drowns the paper's other terms, which are about 1, if it is above this.
 _DROWNS = 1000.0
-
-# Predictions have collapsed if the mean squared correlation of _COLLAPSE_ROWS of them is above
-# _COLLAPSED.
-_COLLAPSE_ROWS, _COLLAPSED = 512, 0.9
 
 
 class MMDInitializer(
@@ -186,11 +186,12 @@ class MMDInitializer(
     loss_curve_, best_loss_ : list of float, float
         Mean loss of each window, and the lowest of a complete window (if none is complete: the only
         mean).
+    feature_mean_ : ndarray of shape (n_units,)
+        Mean of the last hidden activations at theta0, over 2,048 rows of X if there are more.
     embedding_ : estimator or None
         The ``coherence.embedding``, fitted.
     converged_ : bool or None
-        Whether L_coh had stopped falling, at a level below that of a network that ignores its input
-        (0.88 to 1, by the separation), when the learning rate began to fall;
+        Whether L_coh had stopped falling, at a level below 1, when the learning rate began to fall.
         False also if there were too few steps to judge. None without coherence.
     config_ : Config
         Settings of the training, with "auto" resolved.
@@ -472,7 +473,7 @@ class MMDInitializer(
 
     @without_caller_settings()
     def transform(self, X: Any) -> np.ndarray:
-        """The features of X: the last hidden activations at theta0, each example with unit norm.
+        """The features of X: centred last hidden activations at theta0, each with unit norm.
 
         Parameters
         ----------
@@ -482,14 +483,14 @@ class MMDInitializer(
         Returns
         -------
         ndarray of shape (n_samples, n_units)
-            Features in float32. An example whose activations are all zero stays zero. Features
-            differ by rounding, by up to 1e-5, if X has other examples beside it.
+            Features in float32: the activations of an example, less ``feature_mean_``, scaled to
+            unit norm. They differ by rounding, by up to 1e-5, if X has other examples beside it.
         """
         check_is_fitted(self, "theta0_")
         rows = self._rows(X)
         warn_if_another_scale(rows, self.theta0_.row_mean, self.theta0_.row_spread)
         network = self._builder.network_at(self.theta0_, torch_device(self.device))
-        return unit_rows(self._builder.hidden(network, rows))
+        return unit_rows(self._builder.hidden(network, rows) - self.feature_mean_)
 
     @property
     def _n_features_out(self) -> int:
@@ -590,11 +591,13 @@ class MMDInitializer(
         self.loss_curve_ = [record["loss"] for record in self.history_]
         self.best_loss_ = min([state.best_loss, *self.loss_curve_[:1]])
         self.n_iter_ = state.n_epochs + (state.steps_in_epoch > 0)
+        if builder.info.last_layer:
+            rows = np.sort(permutation(state.seed, 0, len(X))[:_MEAN_ROWS])
+            put_arrays_(network, theta0.arrays)  # it may have diverged
+            self.feature_mean_ = builder.hidden(network, X[rows]).mean(axis=0)
         self.converged_: bool | None = None
         if config.coherence is not None:
-            rows = np.sort(permutation(state.seed, 0, len(X))[:_JUDGED_ROWS])
-            put_arrays_(network, theta0.arrays)  # it may have diverged
-            self._judge_coherence(state, builder.hidden(network, X[rows]))
+            self._judge_coherence(state)
         loss, where = self.best_loss_, "in the best window"
         if config.coherence and self.history_:
             loss, where = self.loss_curve_[-1], "in the last window"
@@ -610,36 +613,26 @@ class MMDInitializer(
             )
         return self
 
-    def _judge_coherence(self, state: State, H: np.ndarray) -> None:
-        """Set ``converged_``; warn if L_coh was still falling, or if predictions have collapsed."""
+    def _judge_coherence(self, state: State) -> None:
+        """Set ``converged_``; warn unless L_coh has stopped falling, and at a low value."""
         config = self.config_
-        assert config.coherence is not None
         levels = levels_before_the_fall(state, config.schedule.n_steps(state), config.window)
-        self.converged_ = has_converged(levels, config.coherence.separation)
-        if len(levels) < 2:
-            return  # too few steps to judge, or a training that is not over
+        self.converged_ = has_converged(levels)
+        if self.converged_ or len(levels) < 2:
+            return  # fewer steps are too few to judge, or the training is not over
         longer = f"max_iter={2 * self.n_iter_}"
         # No epoch of the stream has ended, and perhaps none ever does.
         if state.steps_an_epoch is None:
             n_rows = 2 * state.step * config.rows_a_step
             longer = f"max_iter=1 with data that end after {n_rows:,} examples"
+        before, last = levels[-2:]
+        what = f"L_coh is {last:.3g}, and {WITHOUT_LEARNING:.0f} tells nothing; standardize X or"
         if is_still_falling(levels):
-            warn_user(
-                f"L_coh was still falling, from {levels[-2]:.3g} to {levels[-1]:.3g} in "
-                f"{config.window} steps, when the learning rate began to fall; try {longer}",
-                ConvergenceWarning,
+            what = (
+                f"L_coh fell from {before:.3g} to {last:.3g} in the {config.window} steps before "
             )
-        some = torch.from_numpy(H[:: -(-len(H) // _COLLAPSE_ROWS)])
-        C = logit_correlation(some, self._builder.info.n_biases)
-        together = float(C.square().mean())
-        if together > _COLLAPSED:
-            warn_user(
-                f"theta0 hardly distinguishes rows: the mean squared correlation of their "
-                f"predictions is {together:.2f}, and 1 means that all predictions move together; "
-                f"standardize X, learn longer ({longer}), take a network without global average "
-                "pooling, or set a larger coherence__separation",
-                ConvergenceWarning,
-            )
+            what += "the learning rate was lowered;"
+        warn_user(f"Pre-training has not converged: {what} try {longer}", ConvergenceWarning)
 
 
 def _check_same_network(before: Architecture, now: Architecture) -> None:

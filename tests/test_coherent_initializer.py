@@ -34,10 +34,10 @@ def small(coherence="auto", **params):
 
 def kernel(init):
     """Correlations of the changes of a logit at all rows, when the last layer is perturbed."""
-    *body, last = init.to_module().layers()
+    *body, _ = init.to_module().layers()
     with torch.no_grad():
         H = nn.Sequential(*body)(torch.tensor(X, dtype=torch.float32))
-        return logit_correlation(H, len(last.bias)).numpy()
+        return logit_correlation(H).numpy()
 
 
 def test_inputs_of_a_cluster_move_together_and_few_labels_are_enough():
@@ -49,11 +49,12 @@ def test_inputs_of_a_cluster_move_together_and_few_labels_are_enough():
     off = ~same & ~np.eye(len(Y), dtype=bool)
     fresh = kernel(small(max_iter=0).fit(X))
     assert C[same].mean() > 0.8
-    assert C[off].mean() < 0.4 < fresh[off].mean()
-    assert learned.history_[-1]["coherence"] < 0.6 * learned.history_[0]["coherence"]
+    assert np.square(C[off]).mean() < 0.5 * np.square(fresh[off]).mean()
+    assert learned.history_[-1]["coherence"] < learned.history_[0]["coherence"]
     one_each = [int(np.flatnonzero(label == Y)[0]) for label in range(4)]
-    for few, tuning in ((one_each, "auto"), (np.arange(0, len(X), 20), "paper")):
-        clf = MLPClassifier(warm_start_from=learned, fine_tuning=tuning, random_state=0)
+    by_paper = {"fine_tuning": "paper", "max_iter": 100}
+    for few, params in ((one_each, {}), (np.arange(0, len(X), 20), by_paper)):
+        clf = MLPClassifier(warm_start_from=learned, random_state=0, **params)
         assert clf.fit(X[few], Y[few] % 2).score(X, Y % 2) > 0.95
 
 
@@ -64,7 +65,7 @@ def test_the_paper_s_terms_are_added_by_their_weights():
         assert tuple(record) == ("step", "loss", *(n[:-7] for n in PAPER_WEIGHTS), "coherence")
         expected = 0.5 * record["uniformity"] + 0.3 * record["degeneracy"]
         expected += 2.0 * record["detachment"] + 16.0 * record["coherence"]
-        assert record["loss"] == pytest.approx(expected, rel=1e-5)
+        assert 0 < record["loss"] - expected < 1.0  # a penalty of the scale of activations
 
 
 def test_pairs_of_one_row_need_no_graph():
@@ -73,7 +74,7 @@ def test_pairs_of_one_row_need_no_graph():
 
     pairs = Coherence(n_neighbors=0, batch_size=40, separation=1.0, augmentation=noise)
     init = small(pairs, max_iter="auto").fit(X)
-    assert init.history_[-1]["coherence"] < 0.6 * init.history_[0]["coherence"]
+    assert init.history_[-1]["coherence"] < 0.9 * init.history_[0]["coherence"]
     score = init.score(X)
     assert init.set_params(coherence__walk_length=3.0).score(X) == score
     assert init.set_params(coherence=None).score(X) == score, "as of the fit"
@@ -115,9 +116,9 @@ def config(n_rows=60_000, **params):
     return resolve(vars(own), coherence, 2, True, n_rows)
 
 
-def planned_steps(levels, fewest, separation):
+def planned_steps(levels, fewest):
     state = State(0, None, history=[{"coherence": level} for level in levels])
-    return ByCoherence(fewest, 1500, 50, separation).n_steps(state)
+    return ByCoherence(fewest, 1500, 50).n_steps(state)
 
 
 def test_the_rate_is_constant_and_falls_to_two_per_cent_over_the_last_third():
@@ -129,29 +130,23 @@ def test_the_rate_is_constant_and_falls_to_two_per_cent_over_the_last_third():
 
 
 @pytest.mark.parametrize(
-    ("levels", "n_steps", "separation"),
+    ("levels", "n_steps"),
     [
-        ([], 1500, 2.0),
-        ([1.0, 0.9, 0.8], 1500, 2.0),  # it may still fall
-        ([1.0, 1.0], 1500, 2.0),  # 150 steps would be too few
-        ([1.0, 0.9, 0.89], 225, 2.0),
-        ([1.0, 0.9, 0.8, 0.7, 0.69, 0.5], 375, 2.0),  # what came later does not count
-        ([0.5, 0.35, 0.3, 0.295], 600, 2.0),  # rows cluster: twice as long
-        ([0.9**i for i in range(11)] + [0.34], 1500, 2.0),  # but not longer than that
-        ([0.5, 0.6, 0.7], 225, 2.0),
-        ([0.9**i for i in range(40)], 1500, 2.0),
-        # What training on Gaussian noise ends at, by separation: an end.
-        *(([level] * 3, 225, by) for by, level in {0.5: 0.51, 1.0: 0.76, 2.0: 0.9}.items()),
-        # Predictions that move together are none.
-        *(([by] * 4, 1500, by) for by in (1.0, 2.0, 10.0)),
-        *(([by] * 4 + [0.8] * 2, 450, by) for by in (1.0, 2.0, 10.0)),
-        # Nor is a level that a network without inputs reaches.
-        ([1.05] * 4, 1500, 10.0),
-        ([0.95] * 4, 225, 10.0),
+        ([], 1500),
+        ([1.0, 0.9, 0.8], 1500),  # it may still fall
+        ([0.9, 0.9], 1500),  # 150 steps would be too few
+        ([1.0, 0.9, 0.89], 225),
+        ([1.0, 0.9, 0.8, 0.7, 0.69, 0.6], 375),  # what came later does not count
+        ([0.5, 0.35, 0.3, 0.295], 600),  # rows cluster: twice as long
+        ([0.9**i for i in range(11)] + [0.34], 1500),  # but not longer than that
+        ([0.6, 0.7, 0.8], 225),
+        ([0.9**i for i in range(40)], 1500),
+        ([1.0] * 4, 1500),  # features that tell nothing are no end
+        ([2.0] * 4 + [0.8] * 2, 450),
     ],
 )
-def test_the_fall_begins_when_the_level_has_stopped_falling(levels, n_steps, separation):
-    assert planned_steps(levels, 225, separation) == n_steps
+def test_the_fall_begins_when_the_level_has_stopped_falling(levels, n_steps):
+    assert planned_steps(levels, 225) == n_steps
 
 
 def test_a_network_that_gives_all_rows_the_same_has_not_converged():
@@ -159,7 +154,7 @@ def test_a_network_that_gives_all_rows_the_same_has_not_converged():
     nn.init.zeros_(module[0].weight.requires_grad_(False))
     nn.init.ones_(module[0].bias)
     init = MMDInitializer(module=module, coherence=Coherence(batch_size=40), max_iter=40)
-    with pytest.warns(ConvergenceWarning, match="hardly distinguishes rows: .*max_iter=80"):
+    with pytest.warns(ConvergenceWarning, match="L_coh is 1, and 1 tells nothing; .*max_iter=80"):
         assert init.fit(X).converged_ is False
 
 
@@ -219,15 +214,14 @@ def test_a_warm_start_refuses_another_network(changed, words):
     init.set_params(warm_start=False).fit(X[:, :5])
 
 
-def test_a_training_that_is_still_falling_and_one_that_collapses_have_warnings():
+def test_a_training_that_is_still_falling_has_a_warning():
     slow = small(max_iter=150 // (len(X) // 40) + 1, learning_rate_init=3e-4)
-    with pytest.warns(ConvergenceWarning, match=r"still falling, from .*; try max_iter="):
+    with pytest.warns(
+        ConvergenceWarning, match=r"not converged: L_coh fell from .*; try max_iter="
+    ):
         assert slow.fit(X).converged_ is False
     slow.set_params(coherence=None, max_iter=1, n_perturbations=8)
     assert slow.fit(X).converged_ is None
-    alike = Coherence(batch_size=40, n_neighbors=5, separation=0.01)
-    with pytest.warns(ConvergenceWarning, match="hardly distinguishes rows"):
-        small(alike, max_iter="auto").fit(np.random.default_rng(0).normal(size=(200, 6)))
 
 
 @pytest.mark.parametrize(

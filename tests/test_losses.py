@@ -49,11 +49,8 @@ P2 = uniform_simplex(6, 4, 2)
         (lambda: uniformity(P2[:1], P2[0]), "P needs two networks or more, .* got 1 and 4"),
         (lambda: uniformity(P2, P2[0, :1]), "U two samples or more, got 6 and 1"),
         (lambda: detachment(P2[0]), r"norms must be of shape .*got \(4, 2\)"),
-        (lambda: coherence(P2, 2), r"H must be floats of shape .*\(6, 4, 2\)"),
-        (lambda: coherence(P2[:3, 0], 2), "H must have 2 n rows for n >= 2 positive pairs, got 3"),
-        (lambda: coherence(P2[:, 0], "2"), "n_classes must be a positive integer or None, got '2'"),
-        (lambda: coherence(P2[:, 0], P2[:, 0]), r"got a tensor of shape .*torch.cat"),
-        (lambda: logit_correlation(P2[:, 0], 0), "n_classes must be a positive integer or None"),
+        (lambda: coherence(P2), r"H must be floats of shape .*\(6, 4, 2\)"),
+        (lambda: coherence(P2[:3, 0]), "H must have 2 n rows for n >= 2 positive pairs, got 3"),
     ],
 )
 def test_wrong_shapes_and_values_are_refused_by_name(wrong, words):
@@ -64,7 +61,7 @@ def test_wrong_shapes_and_values_are_refused_by_name(wrong, words):
 def test_terms_in_half_precision_are_those_in_single():
     P, U = uniform_simplex(20, 4, 3).float(), uniform_simplex(20, 3).float()
     terms = (lambda P: uniformity(P, U), P), (degeneracy, P)
-    for loss, given in (*terms, (lambda H: coherence(H, 3), normal(8, 5).float())):
+    for loss, given in (*terms, (coherence, normal(8, 5).float())):
         expected = loss(given)
         for half in (torch.float16, torch.bfloat16):
             found = loss(given.to(half))
@@ -178,10 +175,8 @@ FORMS = {
     "degeneracy": (lambda P: degeneracy(P), (4, 3, 3)),
     "detachment": (detachment, (4, 3, 3)),
     # Without their last column rows of the simplex may change in every direction.
-    "coherence of 12 units": (lambda P: coherence(P[:, :-1], 3, 2.0), (8, 13)),
-    "coherence of 3 units": (lambda P: coherence(P[:, :-1], 3, 2.0), (8, 4)),
-    "coherence of 12 units, no bias": (lambda P: coherence(P[:, :-1], None, 2.0), (8, 13)),
-    "coherence of 3 units, no bias": (lambda P: coherence(P[:, :-1], None, 2.0), (8, 4)),
+    "coherence of 12 units": (lambda P: coherence(P[:, :-1], 2.0), (8, 13)),
+    "coherence of 3 units": (lambda P: coherence(P[:, :-1], 2.0), (8, 4)),
 }
 
 
@@ -200,7 +195,7 @@ def test_derivatives_by_finite_differences(name):
 
 def test_what_is_differentiable_once_says_so():
     P = uniform_simplex(6, 3, 3).requires_grad_()
-    for loss in (uniformity(P, uniform_simplex(5, 3)), coherence(P[..., 0], 3)):
+    for loss in (uniformity(P, uniform_simplex(5, 3)), coherence(P[..., 0])):
         with pytest.raises(RuntimeError, match="differentiable once; call backward without"):
             torch.autograd.grad(loss, P, create_graph=True)
 
@@ -364,21 +359,22 @@ def test_kernel_is_the_correlation_of_sampled_perturbations_of_the_last_layer(n_
     weights = normal(draws, 5, seed=1) * scale / math.sqrt(5)
     biases = normal(draws, 1, seed=2) * scale / math.sqrt(n_classes)
     moves = weights @ H.mT + biases
+    moves -= moves.mean(dim=1, keepdim=True)
     # The standard error of a correlation is at most 1 / sqrt(draws) = 0.0032.
-    found = logit_correlation(H, n_classes)
+    found = logit_correlation(H)
     np.testing.assert_allclose(found, np.corrcoef(moves.numpy().T), atol=0.015)
 
 
-def test_without_a_bias_the_kernel_is_the_cosine_at_any_scale():
+def test_the_kernel_is_the_cosine_of_differences_from_the_mean_at_any_scale_and_place():
     H = normal(6, 4)
-    H[2] = 0
-    rest = [0, 1, 3, 4, 5]
-    cosine = nn.functional.cosine_similarity(H[rest, None], H[None, rest], dim=-1)
-    for scale in (1e-3, 1.0, 1e3):
-        scaled = (scale * H).requires_grad_()
-        C = logit_correlation(scaled, None)
-        torch.testing.assert_close(C[rest][:, rest].detach(), cosine, rtol=1e-5, atol=1e-5)
-        assert not C[2].any()
+    H[2] = H[[0, 1, 3, 4, 5]].mean(dim=0)
+    rest, away = [0, 1, 3, 4, 5], H - H.mean(dim=0)
+    cosine = nn.functional.cosine_similarity(away[rest, None], away[None, rest], dim=-1)
+    for scale, shift in ((1e-3, 0.0), (1.0, 100.0), (1e3, -5.0)):
+        scaled = (scale * (H + shift)).requires_grad_()
+        C = logit_correlation(scaled)
+        torch.testing.assert_close(C[rest][:, rest].detach(), cosine, rtol=1e-4, atol=1e-4)
+        assert float(C[2].detach().abs().max()) < 0.1
         (gradient,) = torch.autograd.grad(C.sum(), scaled)
         assert gradient.isfinite().all()
 
@@ -386,17 +382,17 @@ def test_without_a_bias_the_kernel_is_the_cosine_at_any_scale():
 @pytest.mark.parametrize("width", [4, 30])
 def test_coherence_is_the_mean_over_pairs_written_out(width):
     H, n = normal(10, width), 5
-    C = logit_correlation(H, 2)
+    C = logit_correlation(H)
     # Of different examples: neither one row twice nor the two of a pair.
     between = [C[i, j] ** 2 for i, j in np.ndindex(C.shape) if i % n != j % n]
     expected = 1 - np.mean([C[i, i + n] for i in range(n)]) + 3.0 * np.mean(between)
-    assert float(coherence(H, 2, 3.0)) == pytest.approx(expected)
-    assert CoherenceLoss(3.0, 2)(*H.chunk(2)) == coherence(H, 2, 3.0)
+    assert float(coherence(H, 3.0)) == pytest.approx(expected)
+    assert CoherenceLoss(3.0)(*H.chunk(2)) == coherence(H, 3.0)
     with pytest.raises(RuntimeError, match=r"equal size, but got \[3, 4\] .* and \[1, 4\]"):
         CoherenceLoss()(torch.ones(3, 4), torch.ones(1, 4))
 
 
 def test_activations_too_large_for_their_squares_are_noticed():
     H = normal(8, 3).float() * 1e25
-    assert coherence(H, 3).isnan()
-    assert logit_correlation(H, None).isnan().all()
+    assert coherence(H).isnan()
+    assert logit_correlation(H).isnan().all()

@@ -73,7 +73,7 @@ class Step(nn.Module):
         self.objective = MMDObjective(8, sampler=sampler, generator=generator)
 
     def forward(self, x):
-        return self.objective(self.net, x[:8]).total + coherence(self.body(x), n_classes=3)
+        return self.objective(self.net, x[:8]).total + coherence(self.body(x))
 
 
 def convolution():

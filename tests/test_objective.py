@@ -22,7 +22,7 @@ from sklearn_mmdinit.networks.passes import (
 )
 from sklearn_mmdinit.objective import paper_terms
 from sklearn_mmdinit.training.config import COHERENCE_WEIGHT, CoherenceConfig, Config
-from sklearn_mmdinit.training.loop import loss_terms
+from sklearn_mmdinit.training.loop import SCALE_WEIGHT, loss_terms
 from sklearn_mmdinit.training.schedule import ByEpochs
 
 BOTH = pytest.mark.parametrize("sampler", ["gram", "functional"])
@@ -215,14 +215,16 @@ def test_the_loss_of_a_training_is_the_objective_and_coherence():
     (loss, *terms, term), module, info = terms_of(coherent, X, StepRandom(0))
     assert_close(tuple(terms), tuple(paper[1:]))
     H = hidden_activations(module, torch.from_numpy(X), info.last_layer)
-    assert_close(term, coherence(H, 2, 2.0))
-    assert_close(loss, paper[0] + COHERENCE_WEIGHT * term)
+    assert_close(term, coherence(H, 2.0))
+    variance = H.var(dim=0).mean()
+    scale = SCALE_WEIGHT * (variance - 1 - variance.log())
+    assert_close(loss, paper[0] + COHERENCE_WEIGHT * term + scale)
     # Alone it draws nothing.
     none = dict.fromkeys(("uniformity_weight", "degeneracy_weight", "detachment_weight"), 0.0)
     alone = config(coherence=coherent.coherence, **none)
     assert (alone.term_names, alone.rows_in_flight) == (("loss", "coherence"), 12)
     (loss, term_alone), _, _ = terms_of(alone, X, None)
-    assert_close((loss, term_alone), (COHERENCE_WEIGHT * term, term))
+    assert_close((loss, term_alone), (COHERENCE_WEIGHT * term + scale, term))
 
 
 ELEMENTWISE = [

@@ -125,11 +125,10 @@ def test_own_networks_beat_fresh_weights(capsys, monkeypatch):
         assert (net.module_[0].weight.detach().numpy() == kept).all()
 
 
-def test_a_training_that_is_too_short_is_worse_than_none(capsys):
+def test_cross_validation_shows_that_it_worked(capsys):
     run(PAGES["guide/did_it_work"])
-    pretrained, _, scratch, *_, fresh, few_steps, many_steps = numbers(capsys)
+    pretrained, _, scratch, *_ = numbers(capsys)
     assert pretrained > scratch + 0.05
-    assert few_steps < fresh - 0.05 < fresh + 0.05 < many_steps
 
 
 def test_a_loop_pays_for_leaving_out_the_linear_probe():
@@ -139,8 +138,8 @@ def test_a_loop_pays_for_leaving_out_the_linear_probe():
     _, loop = loop.split("\n", 1)
     fresh = body.replace("mmd_init_(net", "(lambda *args, **given: None)(net")
     variants = {
-        in_a_loop: 90,
-        body + loop.replace("1e-4", "1e-3"): 88,
+        in_a_loop: 91,
+        body + loop.replace("1e-4", "1e-3"): 90,
         fresh + loop.replace("1e-4", "1e-3"): 77,
         fresh + loop.replace("1e-4", "1e-3").replace("range(100)", "range(300)"): 81,
     }

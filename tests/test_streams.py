@@ -185,7 +185,7 @@ def test_no_more_rows_are_kept_than_describe_the_data():
     assert max(n for number, n in most if number > 20) <= 4
 
 
-@pytest.mark.filterwarnings("ignore:L_coh was still falling")
+@pytest.mark.filterwarnings("ignore:Pre-training has not converged")
 def test_two_views_teach_what_is_alike_without_a_graph(window):
     window(9)
     images, labels = digit_images(600)

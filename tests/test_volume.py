@@ -114,7 +114,7 @@ class Rows(IterableDataset):
 
 
 @pytest.mark.long
-@pytest.mark.filterwarnings("ignore:theta0 hardly distinguishes rows")
+@pytest.mark.filterwarnings("ignore:Pre-training has not converged")
 @pytest.mark.parametrize(
     ("n_views", "coherence"),
     [(1, None), (2, Coherence()), (1, Coherence(n_neighbors=0, augmentation=nn.Dropout(0.1)))],

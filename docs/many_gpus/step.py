@@ -39,7 +39,7 @@ class Step(nn.Module):
     def forward(self, x):
         """The paper's terms on 8 images, and the coherence of all: two augmentations are a pair."""
         hidden = self.net[0](torch.cat([self.augmented(x), self.augmented(x)]))
-        return self.objective(self.net, x[:8]).total + 16 * coherence(hidden, n_classes=10)
+        return self.objective(self.net, x[:8]).total + 16 * coherence(hidden)
 
 
 def hand_on(net):

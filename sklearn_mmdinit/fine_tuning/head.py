@@ -24,7 +24,7 @@ from ..networks.builder import examples_for, hidden_of
 from ..networks.info import N_EXAMPLES, inspect_logits, own_parameters
 from .net import Net, Rows
 
-# C of the logistic regression, on features of unit norm.
+# C of the logistic regression, on centred features of unit norm.
 _C = 100.0
 # The classifiers fit the last layer to at most this many examples: with more, fine-tuning matters
 # more.
@@ -80,15 +80,18 @@ def _fit_layer_(layer: Any, H: np.ndarray, y: np.ndarray, weights: np.ndarray | 
     """Fit a linear layer to its inputs H (n, n_units) and the numbers of their classes."""
     if not np.isfinite(H).all():
         raise ValueError("inputs of the last layer are not finite: X is too large; standardize X")
-    # The regression has features of unit norm, because their direction describes the example, and
-    # because the penalty then does not depend on their scale. The layer gets them with their norms.
-    norm = np.linalg.norm(H.astype(np.float64), axis=1).mean() or 1.0
+    # The regression has centred features of unit norm, because their direction describes the
+    # example, and because the penalty then does not depend on their scale. The layer gets
+    # activations as they are, and its bias takes up their mean.
     has_bias = layer.bias is not None
-    W, b = linear_head(normalize(H), y, weights, layer.out_features, fit_intercept=has_bias)
+    H = H.astype(np.float64)
+    mean = H.mean(axis=0) if has_bias else np.zeros(H.shape[1])
+    norm = np.linalg.norm(H - mean, axis=1).mean() or 1.0
+    W, b = linear_head(normalize(H - mean), y, weights, layer.out_features, fit_intercept=has_bias)
     with torch.no_grad():
         layer.weight.copy_(torch.from_numpy(W / norm))
         if has_bias:
-            layer.bias.copy_(torch.from_numpy(b))
+            layer.bias.copy_(torch.from_numpy(b - W @ mean / norm))
 
 
 def linear_probe_(module: nn.Module, X: Any, y: Any) -> nn.Module:

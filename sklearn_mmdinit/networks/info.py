@@ -31,7 +31,6 @@ class ModuleInfo:
 
     n_classes: int  # logits of an example
     sampler: str  # "gram" or "functional"
-    n_biases: int | None  # outputs of last_layer; None if it has no bias that is learned
     why_functional: str = ""  # why the sampler is not "gram"
     by_vmap: bool = True  # False: one network after the other
     n_activations: int = 0  # values that a pass computes for one example
@@ -74,7 +73,6 @@ def inspect_module(module: nn.Module, X: torch.Tensor, sampler: str = "auto") ->
     if not logits.requires_grad:
         raise ValueError(f"the logits of {name} depend on no parameter that requires a gradient")
     last_layer = _last_layer(module, outputs, logits)
-    bias: Any = module.get_submodule(last_layer).bias if last_layer else None
     why, by_vmap = _why_functional(module, X, sampler), True
     if why:
         with own_generators(0):
@@ -82,7 +80,6 @@ def inspect_module(module: nn.Module, X: torch.Tensor, sampler: str = "auto") ->
     return ModuleInfo(
         n_classes=logits.shape[1],
         sampler="functional" if why else "gram",
-        n_biases=len(bias) if bias is not None and bias.requires_grad else None,
         why_functional=why,
         by_vmap=by_vmap,
         n_activations=-(-n_numbers // len(X)),

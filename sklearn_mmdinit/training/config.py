@@ -130,7 +130,7 @@ def resolve(
     if term is not None and chosen["max_iter"] is None:
         wanted = _MOST if n_rows is None else n_rows // _ROWS_FOR_EACH_STEP
         fewest = min(max(wanted, _FEWEST), _MOST)
-        schedule = ByCoherence(fewest, _MOST, _COHERENT_WINDOW, term.separation)
+        schedule = ByCoherence(fewest, _MOST, _COHERENT_WINDOW)
     else:
         schedule = ByEpochs(int(chosen["max_iter"]))
     return Config(

@@ -30,6 +30,8 @@ from .streams import StreamBatches
 _MOMENTS = ("exp_avg", "exp_avg_sq")
 # With at least this many steps, recording them as a CUDA graph saves more time than it takes.
 _WORTH_RECORDING = 16
+# Weight of the penalty that keeps the variance of the last hidden activations near 1.
+SCALE_WEIGHT = 0.4
 
 
 def loss_terms(
@@ -46,10 +48,19 @@ def loss_terms(
             terms = [*paper_terms(config, network, info, X[: config.batch_size], random)]
     if config.coherence is not None:
         H = hidden_activations(network, X, info.last_layer)
-        L_coh = losses.coherence(H, info.n_biases, config.coherence.separation)
-        weighted = COHERENCE_WEIGHT * L_coh
+        L_coh = losses.coherence(H, config.coherence.separation)
+        weighted = COHERENCE_WEIGHT * L_coh + SCALE_WEIGHT * scale_penalty(H)
         terms = [weighted + terms[0], *terms[1:], L_coh] if terms else [weighted, L_coh]
     return torch.stack([term for term in terms if term is not None])
+
+
+def scale_penalty(H: torch.Tensor) -> torch.Tensor:
+    """Zero if the mean variance v of activations H (n, n_units) is 1, above otherwise: v - 1 - log v.
+
+    L_coh does not depend on the scale of activations, but training with labels does.
+    """
+    variance = H.float().var(dim=0).mean() + 1e-12  # of equal inputs it is 0
+    return variance - 1.0 - variance.log()
 
 
 def training_threads(

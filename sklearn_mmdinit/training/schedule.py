@@ -12,10 +12,13 @@ from dataclasses import dataclass
 
 from .state import State
 
+# L_coh if the features of an example tell nothing about those of its neighbour. If all features lie
+# on a line it is the separation.
+WITHOUT_LEARNING = 1.0
 # L_coh has stopped falling when a mean is less than 3 % below the one before it.
 _LEAST_FALL = 0.03
 # If L_coh is at most this, rows form clusters, and a longer training is better.
-_CLUSTERED = 0.4
+_CLUSTERED = 0.5
 # Share of a training over which the rate is constant.
 _CONSTANT_SHARE = 2 / 3
 # Factor of the rate at the end. It is not 0, so that epochs beyond the planned ones still learn.
@@ -47,7 +50,6 @@ class ByCoherence:
     fewest: int  # steps
     most: int
     window: int  # steps over which L_coh is averaged
-    separation: float
 
     def n_steps(self, state: State) -> int:
         """Steps of the whole training: `most` until L_coh has stopped falling."""
@@ -55,7 +57,7 @@ class ByCoherence:
         for n in range(2, len(levels) + 1):
             n_windows = 2 * n if levels[n - 1] <= _CLUSTERED else n
             total = round(n_windows * self.window / _CONSTANT_SHARE)
-            if total >= self.fewest and has_converged(levels[:n], self.separation):
+            if total >= self.fewest and has_converged(levels[:n]):
                 return min(total, self.most)
         return self.most
 
@@ -82,14 +84,6 @@ def is_still_falling(levels: Sequence[float]) -> bool:
     return len(levels) < 2 or levels[-1] < (1.0 - _LEAST_FALL) * levels[-2]
 
 
-def has_converged(levels: Sequence[float], separation: float) -> bool:
-    """Whether L_coh has stopped falling, and predictions depend on the row.
-
-    L_coh is rho, the separation, if the predictions for all rows move together (C = 1), and
-    1 - 1 / (4 rho), if C = 1 / (2 rho) for any two rows, the lowest value without regard to the
-    data. The limit is halfway between the two, and at most 1. Below rho = 1 they are too near to
-    be distinguished: the limit is that of 1.
-    """
-    rho = max(separation, 1.0)
-    limit = min((rho + 1.0 - 1.0 / (4.0 * rho)) / 2.0, 1.0)
-    return not is_still_falling(levels) and levels[-1] < limit
+def has_converged(levels: Sequence[float]) -> bool:
+    """Whether L_coh has stopped falling, below its value for features that tell nothing."""
+    return not is_still_falling(levels) and levels[-1] < WITHOUT_LEARNING

@@ -216,6 +216,7 @@ def test_features_are_those_of_theta0_and_a_fold_does_not_learn_them_again(digit
     assert "LogisticRegression(C=100.0" in contender.identity["pipeline"][-1]
     pipeline = clone(contender.make(0)).fit(X[:60], y[:60] > 4)
     hidden = np.maximum(X[:60] @ fitted.coefs_[0] + fitted.intercepts_[0], 0.0)
+    hidden -= fitted.feature_mean_
     # The scale of theta0, which fine-tuning depends on, is of no account here.
     features = pipeline[0].transform(X[:60])
     np.testing.assert_allclose(features, normalize(hidden), rtol=1e-4, atol=1e-4)
