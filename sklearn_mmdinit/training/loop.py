@@ -55,7 +55,7 @@ def loss_terms(
 
 
 def scale_penalty(H: torch.Tensor) -> torch.Tensor:
-    """Zero if the mean variance v of activations H (n, n_units) is 1, above otherwise: v - 1 - log v.
+    """Zero if the mean variance v of activations H (n, n_units) is 1, else above: v - 1 - log v.
 
     L_coh does not depend on the scale of activations, but training with labels does.
     """
