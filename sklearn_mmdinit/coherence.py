@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from importlib.util import find_spec
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -18,12 +19,13 @@ from ._base.validation import (
     AUTO,
     add_error_context,
     check_parameters,
+    has_methods,
     integers,
     is_auto,
     numbers,
     shortened,
 )
-from .graph.neighbors import check_graph, count_distinct, neighbor_graph
+from .graph.neighbors import count_distinct, neighbor_graph
 from .graph.walks import Walk
 from .training.minibatches import augmented
 
@@ -127,6 +129,9 @@ class Coherence(BaseEstimator):
         "batch_size": [integers(2)],
         "n_neighbors": [integers(0)],
         "n_components": [integers(1), None, AUTO],
+        "graph": ["sparse matrix", np.ndarray, None],
+        "embedding": [has_methods("fit", "transform", "get_params", "set_params"), None],
+        "augmentation": [callable, None],
     }
 
     def __init__(
@@ -150,6 +155,19 @@ class Coherence(BaseEstimator):
         self.embedding = embedding
         self.augmentation = augmentation
 
+    # Only scikit-learn's estimators have parameters: torchvision's transforms have another, static
+    # get_params, which scikit-learn would call.
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Get parameters; `deep` adds those of estimators among them."""
+        params: dict[str, Any] = super().get_params(deep=False)
+        parts = {n: v for n, v in params.items() if deep and isinstance(v, BaseEstimator)}
+        nested = {f"{n}__{k}": v for n, part in parts.items() for k, v in part.get_params().items()}
+        return params | nested
+
+    def __sklearn_clone__(self) -> Self:
+        return deepcopy(self, {id(self.embedding): clone(self.embedding, safe=False)})
+
 
 def coherence_of(value: Any, X: np.ndarray | None = None) -> Coherence | None:
     """The Coherence, or None, for a parameter's value; "auto" may depend on rows X (n, ...)."""
@@ -159,8 +177,7 @@ def coherence_of(value: Any, X: np.ndarray | None = None) -> Coherence | None:
         raise ValueError(f'coherence must be None, "auto" or a Coherence, got {value!r}')
     default = Coherence()
     if X is not None:  # fewer neighbours if fewer rows differ
-        n_others = count_distinct(X, default.n_neighbors + 1) - 1
-        default.n_neighbors = max(n_others, 1)
+        default.n_neighbors = max(count_distinct(X, default.n_neighbors + 1) - 1, 1)
     return default
 
 
@@ -172,16 +189,15 @@ def brings_edges(coherence: Coherence | None) -> bool:
 def check_coherence(coherence: Coherence) -> None:
     """Raise an error that names the first parameter that is not valid."""
     check_parameters(coherence)
-    check_graph(coherence.graph)
-    augmentation = coherence.augmentation
-    if augmentation is not None and (isinstance(augmentation, type) or not callable(augmentation)):
-        valid = "None, or a module or function of one tensor"
-        hint = f"; write {augmentation.__name__}()" if isinstance(augmentation, type) else ""
-        raise TypeError(f"augmentation must be {valid}, got {augmentation!r}{hint}")
+    if isinstance(coherence.graph, np.ma.MaskedArray):
+        raise TypeError("graph must not be masked; write graph.filled(0)")
+    for name in ("embedding", "augmentation"):
+        if isinstance(value := getattr(coherence, name), type):
+            raise TypeError(f"{name} must not be a class; write {value.__name__}()")
     if not has_graph(coherence):
         _check_without_graph(coherence)
-    if coherence.embedding is not None:
-        _check_embedding(coherence)
+    if coherence.embedding is not None and brings_edges(coherence):
+        raise ValueError("embedding has no effect if the graph is a matrix; use one of the two")
 
 
 def has_graph(coherence: Coherence) -> bool:
@@ -191,8 +207,7 @@ def has_graph(coherence: Coherence) -> bool:
 
 def choices_of_neighbors(coherence: Coherence) -> dict[str, Any]:
     """The graph and the embedding, by name, those that are given."""
-    both = {"graph": coherence.graph, "embedding": coherence.embedding}
-    return {name: value for name, value in both.items() if value is not None}
+    return {n: v for n in ("graph", "embedding") if (v := getattr(coherence, n)) is not None}
 
 
 def _check_without_graph(coherence: Coherence) -> None:
@@ -208,17 +223,6 @@ def _check_without_graph(coherence: Coherence) -> None:
             f"n_neighbors=0 makes each positive pair of one row, so that {name}={value!r} has no "
             f"effect; leave {name} out, or pass n_neighbors=10"
         )
-
-
-def _check_embedding(coherence: Coherence) -> None:
-    """Raise an error if the embedding cannot be fitted or would have no effect."""
-    embedding = coherence.embedding
-    needed = ("fit", "transform", "get_params", "set_params")
-    if isinstance(embedding, type) or not all(hasattr(embedding, name) for name in needed):
-        valid = "None or an estimator with fit, transform, get_params and set_params"
-        raise TypeError(f"embedding must be {valid}, got {embedding!r}")
-    if brings_edges(coherence):
-        raise ValueError("embedding has no effect if the graph is a matrix; use one of the two")
 
 
 # The embedding and the graph

@@ -55,6 +55,23 @@ def test_parameters_are_set_by_name():
     assert init.coherence == "auto", "what is refused, or of a clone, leaves it as it is"
 
 
+class Crop(nn.Dropout):
+    """As a transform of torchvision, which is no estimator."""
+
+    @staticmethod
+    def get_params(img, scale, ratio):
+        return img, scale, ratio
+
+
+def test_an_augmentation_of_any_class_is_cloned_and_only_an_estimator_has_parameters():
+    init = small(PCA(3), Crop(0.5))
+    cloned = clone(init).set_params(coherence__embedding__n_components=2)
+    assert init.coherence.embedding.n_components == 3
+    assert cloned.coherence.augmentation is not init.coherence.augmentation
+    assert [n for n in init.get_params() if "augmentation" in n] == ["coherence__augmentation"]
+    assert_same_fit(cloned.fit(X), small(PCA(2), Crop(0.5)).fit(X))
+
+
 def test_the_rows_themselves_are_no_embedding_whatever_their_size():
     plain = small().fit(X)
     assert plain.embedding_ is None

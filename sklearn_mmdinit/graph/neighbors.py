@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array, issparse
+from scipy.sparse import csr_array
 from sklearn.decomposition import PCA
 from sklearn.neighbors import NearestNeighbors
 from sklearn.utils import gen_batches
@@ -234,14 +234,6 @@ def neighbor_graph(
     edges = csr_array((ones, neighbors.ravel(), indptr), shape=(len(X), len(X)))
     edges.sort_indices()
     return weighed_by_shared_neighbors(edges)
-
-
-def check_graph(graph: Any) -> None:
-    """Raise a TypeError unless the graph is None or a matrix."""
-    is_matrix = issparse(graph) or isinstance(graph, np.ndarray)
-    if not (graph is None or is_matrix) or isinstance(graph, np.ma.MaskedArray):
-        valid = "None or a matrix of similarities, best a sparse one"
-        raise TypeError(f"graph must be {valid}, got {graph!r}")
 
 
 def _checked(graph: Any, n: int) -> csr_array:
