@@ -22,6 +22,7 @@ import torch
 from torch import nn
 
 from .._base.environment import full_precision, in_single_precision
+from .._base.validation import check_argument, numbers
 from ._shared import Piece, with_gradient
 
 # Variances are at least this share of their mean. Without this, the variance of an input whose
@@ -149,7 +150,7 @@ class CoherenceLoss(nn.Module):
     Parameters
     ----------
     separation : float, default=2.0
-        As for :func:`coherence`.
+        As for :func:`coherence`; not negative.
 
     Examples
     --------
@@ -162,6 +163,7 @@ class CoherenceLoss(nn.Module):
 
     def __init__(self, separation: float = 2.0) -> None:
         super().__init__()
+        check_argument("separation", separation, numbers(0))
         self.separation = separation
 
     def forward(self, z1: torch.Tensor, z2: torch.Tensor) -> torch.Tensor:
@@ -179,9 +181,11 @@ class CoherenceLoss(nn.Module):
 
         Raises
         ------
-        RuntimeError, ValueError
+        ValueError
             If `z1` and `z2` differ in their shape, or are not valid for :func:`coherence`.
         """
+        if z1.shape != z2.shape:
+            raise ValueError(f"z1 and z2 must have one shape, got {[*z1.shape]} and {[*z2.shape]}")
         return coherence(torch.stack([z1, z2]).flatten(0, 1), self.separation)
 
 
