@@ -22,6 +22,7 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 import sklearn_mmdinit as mm
 from nets import Pooled
+from sklearn_mmdinit.losses import CoherenceLoss
 from sklearn_mmdinit.theta0 import write_whole
 
 NAN, INF = float("nan"), float("inf")
@@ -288,6 +289,7 @@ for call in (of_module, net, in_place):
         call,
         ("module", {word: Does(function) for word, function in OUTPUTS.items()}, ValueError),
         ("module", {"meta": Pooled().to("meta"), "LazyLinear": nn.LazyLinear(2)}, ValueError),
+        ("module", {"weight.*no real numbers": nn.Linear(4, 2, dtype=torch.cfloat)}, ValueError),
         ("module", (3, "x", int, lambda: Pooled(), np.ones(3)), TypeError, "module"),
     )
 for call in (of_module, net):
@@ -330,6 +332,7 @@ table(
     ("uniformity_weight detachment_weight", (-1, "1"), ValueError),
     ("perturbation_scale sampler generator", (0,), ValueError),
 )
+table(CoherenceLoss, *numbers("separation", NAN, INF, -1))
 NO_LOGITS = {
     r"must return logits.*it returned .*\(4, 1\)": nn.Linear(4, 1),
     "it returned tuple": nn.LSTM(4, 2),

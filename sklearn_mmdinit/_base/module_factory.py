@@ -79,9 +79,9 @@ class ModuleFactory:
             with own_generators(self.seed), add_error_context(call):
                 built = made.module(**made.keywords)
         for name, value in (*built.named_parameters(), *built.named_buffers()):
-            if is_lazy(value) or value.is_meta:
+            if is_lazy(value) or value.is_meta or (value.requires_grad and value.is_complex()):
                 raise ValueError(
-                    f"{name!r} of the module {type(built).__name__} holds no numbers yet; call a "
+                    f"{name!r} of the module {type(built).__name__} holds no real numbers; call a "
                     "lazy module on a mini-batch first, and one on the meta device by to_empty()"
                 )
         built.zero_grad()
