@@ -161,9 +161,8 @@ class Coherence(BaseEstimator):
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Get parameters; `deep` adds those of estimators among them."""
         params: dict[str, Any] = super().get_params(deep=False)
-        parts = {n: v for n, v in params.items() if deep and isinstance(v, BaseEstimator)}
-        nested = {f"{n}__{k}": v for n, part in parts.items() for k, v in part.get_params().items()}
-        return params | nested
+        own = {n: v for n, v in params.items() if deep and isinstance(v, BaseEstimator)}
+        return params | {f"{n}__{k}": v for n, p in own.items() for k, v in p.get_params().items()}
 
     def __sklearn_clone__(self) -> Self:
         return deepcopy(self, {id(self.embedding): clone(self.embedding, safe=False)})

@@ -331,8 +331,9 @@ def write_whole(path: Path, arrays: Mapping[str, np.ndarray], texts: Mapping[str
         partial.write_bytes(data)
         os.replace(partial, path)
     except OSError as error:
-        partial.unlink(missing_ok=True)
         raise OSError(error.errno, f"{path} cannot be written: {error.strerror}") from error
+    finally:  # after an interrupt too
+        partial.unlink(missing_ok=True)
 
 
 def _unfinished_prefix(path: Path) -> str:

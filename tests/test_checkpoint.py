@@ -173,6 +173,15 @@ def test_an_interrupt_leaves_the_module_unchanged_and_the_same_call_goes_on(path
     torch.testing.assert_close(module.state_dict(), whole.state_dict(), rtol=0, atol=0)
 
 
+def test_an_interrupt_of_a_write_leaves_the_file_before_and_no_other(path, monkeypatch):
+    init = tiny(max_iter=1, checkpoint=path).fit(X)
+    before = path.read_bytes()
+    monkeypatch.setattr("os.replace", lambda *paths: signal.default_int_handler(2, None))
+    with pytest.raises(KeyboardInterrupt):
+        init.theta0_.save(path)
+    assert [file.read_bytes() for file in path.parent.iterdir()] == [before]
+
+
 def test_what_was_learned_is_kept_where_the_file_cannot_be_written(path):
     def unplug(step, optimizer):
         if step == PASSES * STEPS:
