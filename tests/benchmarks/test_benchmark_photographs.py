@@ -1,6 +1,7 @@
 """Photographs: their files, random views, what others train on them, and their benchmark."""
 
 import math
+from itertools import count
 
 import numpy as np
 import pandas as pd
@@ -16,7 +17,7 @@ from protocol.methods import select_names
 from reporting.photograph_tables import FIGURES
 from reporting.results import unpack_draws
 from results_stand_in import run_again, status_of
-from rivals.from_views import fixmatch_loss, nt_xent
+from rivals.from_views import fixmatch_loss, nt_xent, optimise
 
 # Files
 
@@ -109,6 +110,14 @@ def test_fixmatch_learns_from_what_a_weak_view_is_sure_about():
     torch.testing.assert_close(loss, expected)
     loss.backward()
     assert strong.grad[1].abs().max() == 0.0
+
+
+@pytest.mark.parametrize(("limit", "n"), [({"steps": 7}, 7), ({"seconds": 2.5}, 3)])
+def test_a_training_stops_after_its_steps_or_its_seconds(limit, n):
+    layer, ticks = torch.nn.Linear(2, 1), count()  # a second passes at each look at the clock
+    loss, before = lambda: layer(torch.ones(4, 2)).sum(), layer.bias.item()
+    assert optimise(layer, loss, 0.1, clock=lambda: next(ticks), **limit) == n
+    assert layer.bias.item() < before
 
 
 # The benchmark

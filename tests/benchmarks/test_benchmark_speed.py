@@ -3,6 +3,7 @@
 import json
 import os
 import re
+from functools import partial
 from pathlib import Path
 
 import joblib
@@ -15,7 +16,7 @@ import speed
 from protocol.parallel import results, threads
 from reporting.tables import build_table
 from results_stand_in import status_of, written
-from timing import probe
+from timing import clock, probe
 from timing.checks import DisagreementError, check_learning
 from timing.steps import Product, Step, products_of_step
 from timing.textbook import FORMS, TextbookStep, textbook_loss
@@ -103,6 +104,19 @@ def test_a_call_has_one_thread_and_keeps_its_own_calls_to_itself(jobs):
         assert torch.get_num_threads() == 2
     assert [call[:4] for call in found] == [(i, 3.0, 1, "SequentialBackend") for i in range(4)]
     assert (found[0][4] == os.getpid()) == (jobs == 1)
+
+
+def test_measures_are_taken_in_turns_and_compared_round_by_round():
+    asked, seconds = [], {"a": [1.0, 2.0, 9.0], "b": [4.0, 4.0, 6.0]}
+
+    def measure(name):
+        asked.append(name)
+        return seconds[name][asked.count(name) - 1]
+
+    times = clock.in_turns({name: partial(measure, name) for name in "ab"}, 3)
+    assert asked == [*"ababab"]
+    assert times["a"] == {"median": 2.0, "minimum": 1.0, "seconds": seconds["a"]}
+    assert clock.ratio(times, "a", "b") == {"median": 0.5, "of_minima": 0.25}
 
 
 def test_memory_is_that_of_the_action_alone():

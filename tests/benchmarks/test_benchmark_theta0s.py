@@ -1,6 +1,8 @@
 """What is kept on disk: logs and theta0; and going on after an interruption."""
 
 import shutil
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -51,6 +53,20 @@ def test_an_interrupted_pre_training_goes_on_to_the_same_theta0(tmp_path, monkey
     assert (again.seconds, resumed.seconds) == (None, None), "no time of a part"
     assert _learn(initializer, tmp_path / "whole").seconds > 0.0
     assert [path.name[:4] for path in tmp_path.glob("*.*")] == ["a-b-"]
+
+
+def test_a_file_is_replaced_whole_or_not_at_all(tmp_path):
+    def fill(text, path):
+        path.write_text(text)
+        if text == "half":
+            raise KeyboardInterrupt
+
+    path, before = tmp_path / "new" / "a.json", []
+    for text in ("half", "one", "half", "two"):
+        with suppress(KeyboardInterrupt):
+            store.write_atomically(path, partial(fill, text))
+            before = [text]
+        assert [file.read_text() for file in path.parent.iterdir()] == before
 
 
 def test_each_pre_training_is_found_under_its_method_and_run(tmp_path):
