@@ -54,11 +54,27 @@ def tiny(**params):
 OTHER = {"coherence": coherence(embedding=OrientedGradients(), augmentation=augment)}
 UNFLATTEN = torch.nn.Unflatten(1, (1, 8, 8))
 IMAGES = torch.nn.Sequential(UNFLATTEN, seeded(lambda: Conv(batch_norm=True)))
+
+
+class Gated(nn.Module):
+    """Has a layer that the first mini-batch does not reach, and few others do."""
+
+    def __init__(self):
+        super().__init__()
+        self.always, self.seldom, self.last = nn.Linear(64, 5), nn.Linear(64, 5), nn.Linear(5, 3)
+
+    def forward(self, x):
+        hidden, is_reached = self.always(x), x[:, 22] > 0.7
+        hidden = hidden + self.seldom(x) * is_reached[:, None] if is_reached.any() else hidden
+        return self.last(hidden.tanh())
+
+
 # What makes an initializer, and the steps of its windows.
 KINDS = {
     "perceptron": (tiny, 3),
     "coherence": (partial(tiny, **OTHER), 6),
     "module": (partial(MMDInitializer, module=IMAGES, n_perturbations=4, **SMALL), 5),
+    "gated": (partial(MMDInitializer, module=seeded(Gated), n_perturbations=4, **SMALL), 2),
 }
 
 

@@ -14,10 +14,11 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import StandardScaler, normalize
 from torch import nn
 
-from helpers import SAME_DRAWS, Unknown, normalized_mlp, seeded
+from helpers import SAME_DRAWS, Unknown, normalized_mlp
 from nets import assert_same_arrays, assert_same_fit
 from sklearn_mmdinit import Coherence, MMDInitializer, NetClassifier
 from sklearn_mmdinit._base.mlp import ACTIVATIONS
+from sklearn_mmdinit.training.config import PAPER_WEIGHTS
 from test_checkpoint import before_steps, interrupted_at
 
 # 80 rows by 16: five steps an epoch, and a window.
@@ -41,33 +42,6 @@ def tiny(**params):
 
 def copies_of(optimizer):
     return [parameter.detach().clone() for parameter in optimizer.param_groups[0]["params"]]
-
-
-class Gated(nn.Module):
-    """Has a layer that few mini-batches reach."""
-
-    def __init__(self):
-        super().__init__()
-        self.always, self.seldom, self.last = nn.Linear(6, 5), nn.Linear(6, 5), nn.Linear(5, 3)
-
-    def forward(self, x):
-        hidden = self.always(x)
-        if (x[:, 0] > 2).any():
-            hidden = hidden + self.seldom(x) * (x[:, :1] > 2)
-        return self.last(hidden.tanh())
-
-
-def test_a_layer_that_the_first_mini_batch_does_not_reach_resumes_its_training(tmp_path):
-    X = np.random.default_rng(0).normal(size=(64, 6)).clip(-1, 1)
-    X[[5, 9, 20], 0] = 3
-    params = {"n_perturbations": 4, "batch_size": 4, "max_iter": 3, "random_state": 1}
-    init = MMDInitializer(module=seeded(Gated), learning_rate_init=1e-2, **params)
-    fitted = clone(init).fit(X)
-    init.set_params(checkpoint=tmp_path / "a.safetensors")
-    for step in (7, 14):
-        with interrupted_at(step), pytest.raises(KeyboardInterrupt):
-            init.fit(X)
-    assert_same_fit(init.fit(X), fitted)
 
 
 @pytest.mark.filterwarnings("ignore:X is not scaled", "ignore:Pre-training has not converged")
@@ -198,21 +172,11 @@ def test_each_sampler_has_the_figures_of_version_0_1(sampler, n_classes, best_lo
 
 def test_with_coherence_running_statistics_are_those_of_all_rows_of_pairs():
     # As without the paper's terms, which look at two rows: a pass of these alone has other ones.
-    of_terms = [
-        tiny(
-            **NORMALIZED,
-            learning_rate_init=1e-12,
-            batch_size=2,
-            coherence=Coherence(batch_size=len(X), n_neighbors=5),
-            uniformity_weight=weight,
-            degeneracy_weight=weight,
-            detachment_weight=weight,
-        )
-        .fit(X)
-        .theta0_.arrays
-        for weight in (0.0, 1.0)
-    ]
-    without, beside = ({k: v for k, v in a.items() if k.startswith("1.")} for a in of_terms)
+    params = NORMALIZED | {"coherence": Coherence(batch_size=len(X), n_neighbors=5)}
+    init = tiny(**params, batch_size=2, learning_rate_init=1e-12)
+    of_terms = (init.set_params(**dict.fromkeys(PAPER_WEIGHTS, w)).fit(X) for w in (0.0, 1.0))
+    arrays = (fitted.theta0_.arrays.items() for fitted in of_terms)
+    without, beside = ({k: v for k, v in a if k.startswith("1.")} for a in arrays)
     for name, value in without.items():
         np.testing.assert_allclose(beside[name], value, atol=1e-6, err_msg=name)
 
