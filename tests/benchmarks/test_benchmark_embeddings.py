@@ -28,14 +28,8 @@ from rivals import from_embeddings as rules
 
 # The encoder
 
-CONFIG = {
-    "hidden_size": 6,
-    "num_attention_heads": 2,
-    "num_hidden_layers": 2,
-    "intermediate_size": 10,
-    "hidden_act": "gelu",
-    "layer_norm_eps": 1e-3,
-}
+CONFIG = {"hidden_size": 6, "num_attention_heads": 2, "num_hidden_layers": 2}
+CONFIG |= {"intermediate_size": 10, "hidden_act": "gelu", "layer_norm_eps": 1e-3}
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "pay", "my", "card"]
 
 

@@ -104,15 +104,10 @@ def test_tasks_of_runs_that_cannot_be_had_are_refused(n_labels, n_tasks, more, m
 
 
 def test_each_option_changes_the_pre_training_that_it_is_for_and_no_other():
-    changes = {
-        "augmentation": ("digits", "+coherence"),
-        "neighbors": ("gradients", "+coherence"),
-        "separation": (4.0, "+coherence"),
-        "coherent_epochs": (3, "+coherence"),
-        "kernels": ("mean", "/ours"),
-        "n_perturbations": (9, "/ours"),
-        "classes": (10, ""),
-    }
+    coherent = {"augmentation": "digits", "neighbors": "gradients", "separation": 4.0}
+    changes = {option: (value, "+coherence") for option, value in coherent.items()}
+    changes |= {"coherent_epochs": (3, "+coherence"), "kernels": ("mean", "/ours")}
+    changes |= {"n_perturbations": (9, "/ours"), "classes": (10, "")}
     for name in {methods.theta0_of(name) for names in methods.NAMES_OF.values() for name in names}:
         if methods.initializer_of(name, methods.NetworkSettings()) is None:
             assert name.endswith("/scratch")
@@ -125,16 +120,9 @@ def test_each_option_changes_the_pre_training_that_it_is_for_and_no_other():
 
 def test_pre_trainings_are_those_that_their_names_say():
     settings = methods.NetworkSettings((4,), epochs=7, n_perturbations=9, classes=3, kernels="mean")
-    ours = MMDInitializer(
-        n_classes=3,
-        module=NormalizedPerceptron,
-        module__init="he",
-        module__hidden_layer_sizes=(4,),
-        max_iter=7,
-        n_perturbations=9,
-        uniformity_weight=1 / 9,
-        random_state=0,
-    )
+    own = {"module__init": "he", "module__hidden_layer_sizes": (4,), "uniformity_weight": 1 / 9}
+    own |= {"n_classes": 3, "max_iter": 7, "n_perturbations": 9, "random_state": 0}
+    ours = MMDInitializer(module=NormalizedPerceptron, **own)
     assert repr(methods.initializer_of("he/fcn+bn/ours", settings)) == repr(ours)
     term = Coherence(separation=2.0)
     coherent = MMDInitializer((4,), n_classes=3, coherence=term, max_iter="auto", random_state=0)

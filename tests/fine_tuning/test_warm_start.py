@@ -14,13 +14,7 @@ from sklearn.preprocessing import StandardScaler
 from torch import nn
 
 from nets import Conv, Pooled, assert_same_arrays, counting, digit_images, fits
-from sklearn_mmdinit import (
-    MLP,
-    EmbeddingClassifier,
-    MLPClassifier,
-    MMDInitializer,
-    NetClassifier,
-)
+from sklearn_mmdinit import MLP, EmbeddingClassifier, MLPClassifier, MMDInitializer, NetClassifier
 
 X, Y = load_iris(return_X_y=True)
 DATA, IMAGES = (X - X.mean(axis=0), Y), digit_images(60, 3)
