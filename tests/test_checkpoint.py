@@ -320,7 +320,7 @@ def test_a_checkpoint_of_another_version_is_refused(path, monkeypatch):
 LONGER = {"max_iter": 30}
 
 
-def learn(path, begun, limit=None):
+def learn(path, begun, kind="perceptron", limit=None):
     """Fit until killed, or until a disk of so many bytes is full: the exit code is the error's."""
 
     def begin(step, optimizer):
@@ -332,33 +332,38 @@ def learn(path, begun, limit=None):
     checkpoint._SECONDS_BETWEEN_WRITES, Config.window = 0.0, 3
     try:
         with before_steps(begin):
-            tiny(checkpoint=path, **LONGER).fit(X)
+            KINDS[kind][0](checkpoint=path, **LONGER).fit(X)
     except OSError as error:
         raise SystemExit(error.errno) from error
 
 
-@pytest.mark.parametrize("n_kills", [2, pytest.param(50, marks=pytest.mark.long)])
-def test_a_training_killed_at_random_moments_ends_as_if_it_had_not_been(n_kills, path):
-    whole, rng, killed = tiny(**LONGER).fit(X), np.random.default_rng(n_kills), 0
+KILLS = ("perceptron", 2), *(pytest.param(k, 15, marks=pytest.mark.long) for k in KINDS)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # of short windows
+@pytest.mark.parametrize(("kind", "n_kills"), KILLS)
+def test_a_training_killed_at_random_moments_ends_as_if_it_had_not_been(kind, n_kills, path):
+    make, rng, killed = KINDS[kind][0], np.random.default_rng(n_kills), 0
+    whole = make(**LONGER).fit(X)
     while killed < n_kills:
         begun = FORKSERVER.Event()
-        process = FORKSERVER.Process(target=learn, args=(path, begun))
+        process = FORKSERVER.Process(target=learn, args=(path, begun, kind))
         process.start()
         assert begun.wait(60) or process.exitcode == 0
         time.sleep(rng.uniform(0, 0.2))
         process.kill()
         process.join()
         if process.exitcode == 0:  # had ended
-            assert_same_fit(tiny(checkpoint=path, **LONGER).fit(X), whole)
+            assert_same_fit(make(checkpoint=path, **LONGER).fit(X), whole)
             path.unlink()
         killed += process.exitcode == -signal.SIGKILL
-    assert_same_fit(tiny(checkpoint=path, **LONGER).fit(X), whole)
+    assert_same_fit(make(checkpoint=path, **LONGER).fit(X), whole)
     assert os.listdir(path.parent) == [path.name], "a killed process has left a file"
 
 
 def test_a_full_disk_is_an_error_and_leaves_the_last_checkpoint(path):
     begun = FORKSERVER.Event()
-    process = FORKSERVER.Process(target=learn, args=(path, begun, 5000))
+    process = FORKSERVER.Process(target=learn, args=(path, begun, "perceptron", 5000))
     process.start()
     process.join()
     assert process.exitcode == errno.EFBIG
