@@ -123,17 +123,17 @@ def n_code_lines(path):
 
 # Files and folders -> the most lines of code that they have together.
 BUDGET = {
-    "initializer.py": 360,
-    "classifiers.py": 298,
+    "initializer.py": 354,
+    "classifiers.py": 297,
     "fine_tuning": 407,
-    "warm_start.py": 121,
-    "embedding_classifier.py": 110,
-    "coherence.py graph": 420,
-    "objective.py losses": 430,
-    "networks": 786,
-    "training": 781,
-    "theta0.py": 216,
-    "mmd_init.py transforms.py": 370,
+    "warm_start.py": 117,
+    "embedding_classifier.py": 107,
+    "coherence.py graph": 415,
+    "objective.py losses": 419,
+    "networks": 779,
+    "training": 782,
+    "theta0.py": 215,
+    "mmd_init.py transforms.py": 367,
     "_base": 650,
 }
 
@@ -150,9 +150,9 @@ def test_each_place_keeps_its_budget(places):
 def test_the_whole_package_keeps_its_budget():
     files = [PUBLIC, *FILES]
     assert len(files) <= 45
-    assert sum(map(n_code_lines, files)) <= 4960
+    assert sum(map(n_code_lines, files)) <= 4937
     texts = [path.read_text() for path in files]
-    assert sum(len(text.splitlines()) for text in texts) <= 8520
+    assert sum(len(text.splitlines()) for text in texts) <= 8487
     nodes = [node for text in texts for node in ast.walk(ast.parse(text))]
     calls = [node.func for node in nodes if isinstance(node, ast.Call)]
     assert sum(isinstance(node, ast.Raise) for node in nodes) <= 120
