@@ -116,7 +116,7 @@ class NetClassifier(factories.ExtraParamsMixin, ClassifierMixin, BaseEstimator):
     fine_tuning_ : str
         "head-first" or "paper".
     net_ : skorch.NeuralNetClassifier
-        The net, whose classes are indices of ``classes_``.
+        The skorch classifier; it predicts indices into ``classes_``.
     module_ : torch.nn.Module
         The network.
     theta0_ : Theta0
@@ -508,7 +508,7 @@ class MLPClassifier(NetClassifier):
     >>> clf.fit(X, y).score(X, y) > 0.9
     True
 
-    With 30 labels, an initializer pre-trains on all examples before:
+    With 30 labels, first pre-train an initializer on all examples:
 
     >>> from sklearn_mmdinit import MMDInitializer
     >>> X = StandardScaler().fit_transform(X)

@@ -38,17 +38,17 @@ _LONGEST = 10_000
 class Coherence(BaseEstimator):
     r"""The contrastive loss of :class:`MMDInitializer`: similar examples get similar features.
 
-    Two similar examples are a positive pair: an example and one that a random walk on the
+    A positive pair is two similar examples: an example and one that a random walk on the
     nearest-neighbour graph of the unlabelled data reaches, or two views of one example (see
-    `n_neighbors`). If the last layer is perturbed as the paper does, predictions of a positive pair
-    should move together, and those of unrelated examples without correlation. Let C be the exact
-    correlation of these moves, relative to their mean, and :math:`i \to i^+` a positive pair. The
-    loss is
+    `n_neighbors`). Let C be the cosine similarity of their last hidden activations, centred,
+    :math:`i \to i^+` a positive pair and :math:`i \not\sim j` any other pair. The loss is
 
     .. math:: L_{coh} = 1 - E_i [C_{i i^+}] + \rho \, E_{i \not\sim j} [C_{ij}^2].
 
-    It is the spectral contrastive loss [1]_. It is not part of the paper, whose terms can be added
-    by their weights.
+    This is the spectral contrastive loss [1]_. It is not part of Lee & Cho (2023), the paper that
+    :class:`MMDInitializer` follows; their terms can be added by their weights. C is also the exact
+    correlation of the changes of a logit at two inputs, relative to their mean, if the last layer
+    is perturbed as in that paper.
 
     Parameters
     ----------
@@ -63,18 +63,17 @@ class Coherence(BaseEstimator):
         Positive pairs a step, at least 2; capped at n_samples. A step from a DataLoader that is
         streamed takes one of its mini-batches instead.
     n_neighbors : int, default=10
-        Edges of each row, which lead to its nearest neighbours. If `n_neighbors` is above 1, a row
-        that equals others has one edge to one of them; its other edges lead to rows that differ.
-        From 100,000 different rows on, ``pynndescent`` (the extra ``neighbors``) does the search
-        where it is installed: nearly exactly, and much faster after half a minute of compiling.
-        With 0 there is no graph: a positive pair is one row twice, which `augmentation` changes in
-        two ways. This is for photographs, whose neighbours by pixels rarely share a class. Then
-        `graph` and `embedding` must be None, and the other parameters of graph and walks have no
-        effect.
+        Number of nearest neighbours of each example in the graph. With 0 there is no graph: a
+        positive pair is two augmentations of one example, as for photographs, whose neighbours by
+        pixels rarely share a class. Then `augmentation` is needed, `graph` and `embedding` must be
+        None, and `walk_length` and `n_components` have no effect. An example with duplicates has
+        one of them as a neighbour if `n_neighbors` is above 1; its other neighbours differ from it.
+        From 100,000 distinct examples on, ``pynndescent`` (the extra ``neighbors``) does the search
+        if it is installed: nearly exactly, and much faster after half a minute of compiling.
     n_components : int, None or "auto", default="auto"
         Number of principal components of X in which neighbours are searched. None: all columns.
-        "auto": 50, but all columns if all rows have the same length, as embeddings of an encoder
-        often have. The nearest neighbours are then the rows with the largest cosine.
+        "auto": 50, but all columns if all examples have the same norm, as embeddings of an encoder
+        often have; the nearest neighbours are then those with the largest cosine similarity.
     graph : sparse matrix or None, default=None
         A graph of your own instead of the search: similarities (n_samples, n_samples) of the rows
         given to ``fit``, not negative, and larger for closer rows. Each row may have a scale of its

@@ -67,7 +67,10 @@ def log_share_ratios(scores: np.ndarray, n_labels: np.ndarray) -> np.ndarray:
 
 
 class EmbeddingClassifier(ClassifierMixin, BaseEstimator):
-    r"""A classifier of embeddings, such as sentences, with few labels and many unlabelled examples.
+    r"""A classifier for embeddings, such as those of sentences, with few labels.
+
+    It is semi-supervised, and combines three classifiers that need no tuning: soft k-means that
+    starts from the labelled examples, label spreading, and logistic regression.
 
     Each embedding x is scaled to unit norm. Labels spread on the graph of nearest neighbours [1]_:
     for an example of ``fit``, :math:`f_c(x)` is the share of class c among the labels that reach x,
@@ -79,16 +82,18 @@ class EmbeddingClassifier(ClassifierMixin, BaseEstimator):
         \log p(c \mid x) = 40 \, m_c^\top x - \tfrac12 \log n_c - 20 \, b \, r_c
         + \tfrac32 \log (f_c(x) + 10^{-3}) + \log q_c(x) + s_c + \text{const}.
 
-    The vector :math:`m_c` is the mean of the examples of class c, scaled to unit norm, :math:`r_c`
-    its norm before, and :math:`n_c` the number of these examples plus 1. 12 rounds of EM find them:
-    a labelled example belongs to its class, an unlabelled one to each class with the weight p. This
-    is soft k-means that begins with the labelled examples [2]_, with a prior for each example.
-    There is nothing to tune.
+    The vector :math:`m_c` is the mean of the examples of class c, scaled to unit norm; :math:`r_c`
+    is the norm of the mean before scaling, and :math:`n_c` the number of these examples plus 1.
+    They are found by 12 rounds of EM: a labelled example belongs to its class, an unlabelled one to
+    each class with the weight p. This is soft k-means that starts from the labelled examples [2]_,
+    with a prior for each example.
 
-    Two terms let a class be rarer than its labels are. EM finds the shares of classes with which
-    :math:`q_c` fits all examples [3]_, and :math:`s_c` is the logarithm of the share of c by its
-    share of the labels, times 1 - 1 / k if c has k labels. The term with :math:`r_c` leaves far
-    examples to a class of many kinds; b is 1 - 1 / k for the class with the fewest labels.
+    Two terms correct for classes whose share among all examples differs from their share of the
+    labels. EM estimates the class shares with which :math:`q_c` fits all examples [3]_; :math:`s_c`
+    is the logarithm of the estimated share over the share of the labels, times 1 - 1 / k, where k
+    is the number of labels of class c. The term with :math:`r_c` favours diverse classes for
+    examples that are far from every mean; b is the value of 1 - 1 / k for the class with the fewest
+    labels.
 
     Attributes
     ----------

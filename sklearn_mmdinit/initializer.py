@@ -39,12 +39,7 @@ from .training.checkpoint import Checkpointer, digest_of
 from .training.config import PAPER_WEIGHTS, Config, resolve
 from .training.loop import mean_loss, train
 from .training.minibatches import PositivePairs, RowBatches
-from .training.schedule import (
-    WITHOUT_LEARNING,
-    has_converged,
-    is_still_falling,
-    levels_before_the_fall,
-)
+from .training.schedule import has_converged, is_still_falling, levels_before_the_fall
 from .training.state import State
 from .training.streams import LoaderEpochs, StreamBatches
 
@@ -70,40 +65,39 @@ class MMDInitializer(
 ):
     r"""Pre-train a neural network on unlabelled data.
 
-    ``fit`` learns the weights from which a network is then trained with few labels: theta0. They
-    serve in three ways. :meth:`transform` gives features for any classifier, :class:`MLPClassifier`
-    and :class:`NetClassifier` start from them, and :meth:`to_module` is a PyTorch module.
+    ``fit`` learns theta0, the weights from which a network is later trained with few labels. Use
+    them in three ways: :meth:`transform` gives features for any classifier, :class:`MLPClassifier`
+    and :class:`NetClassifier` fine-tune from them, and :meth:`to_module` returns a PyTorch module.
+    With ``coherence="auto"`` the loss is contrastive: similar examples get similar features, see
+    :class:`Coherence`. With few labels this gives far more accurate classifiers than the default,
+    the loss of Lee & Cho [1]_ with their values,
 
-    Without ``coherence`` the loss is eq. (final_loss) of Lee & Cho [1]_,
+    .. math:: L = L_{uni} + \lambda L_{sd} + \xi L_{iod} .
 
-    .. math:: L = L_{uni} + \lambda L_{sd} + \xi L_{iod},
-
-    which makes small random perturbations of theta0 give predictions that are uniform over the
-    class simplex for every input, use all classes, and depend on the input. The defaults are the
-    paper's values. With ``coherence="auto"`` the loss is a contrastive one, :class:`Coherence`, by
-    which similar examples get similar features. With few labels it is far more accurate.
+    It makes the predictions of small random perturbations of theta0 uniform over the class simplex
+    for every input, use all classes, and depend on the input.
 
     Parameters
     ----------
     hidden_layer_sizes : int or sequence of int, default=(392, 392, 392)
         Width of each hidden layer.
     n_classes : int or "auto", default="auto"
-        Number of classes of the tasks to come, the paper's d. "auto": if ``fit`` gets labels, the
-        number of classes of y without -1, NaN and None; else the default of the module's class, or
-        2. A module that is an instance, or whose class has no argument ``n_classes``, keeps its own
-        number of logits. Set it if y holds whole numbers that are not labels, such as targets of a
-        regression. With coherence it also decides ``Coherence(separation="auto")``. Time and memory
-        of L_iod grow with its square: with 1,000 classes a step takes many seconds on two cores,
-        and ``detachment_weight=0`` leaves it out.
+        Number of classes of the classification task to come, the paper's d. A classifier that
+        starts from the initializer must have the same number. "auto": the number of classes in y if
+        ``fit`` gets labels (-1, NaN and None do not count); else the default of the module's class,
+        or 2. A module that is an instance, or whose class has no argument ``n_classes``, keeps its
+        own number of logits. Set it if y holds integers that are not labels, such as targets of a
+        regression. It also decides ``Coherence(separation="auto")``. Time and memory of the term
+        L_iod grow with its square; ``detachment_weight=0`` leaves that term out.
     coherence : None, "auto" or Coherence, default=None
         Whether similar examples get similar features. "auto" stands for ``Coherence()``, with fewer
         neighbours if few examples differ. None: the paper's loss.
     max_iter : int or "auto", default="auto"
-        Epochs over X. "auto" without coherence: 5. "auto" with coherence: the learning rate stays
-        constant until L_coh stops falling. If L_coh is then at most 0.4, it stays constant
-        for as many steps again. Then it falls for half of all steps so far. There are at most 3,000
-        steps, and at least n_samples / 20, kept between 225 and 3,000. Fewer steps may give weights
-        that are worse than random ones.
+        Epochs over X. "auto" without coherence: 5. "auto" with coherence: the learning rate is
+        constant until the coherence loss, L_coh, stops falling, and for as many steps again if
+        L_coh is then at most 0.5. It decays over the last third of the training. The training has
+        at most 3,000 steps, and at least n_samples / 20, kept between 225 and 3,000. Fewer steps
+        may give weights that are worse than random ones.
     random_state : int, RandomState instance or None, default=None
         Seed of random weights, the order of examples, walks, augmentations, perturbations and
         uniform samples.
@@ -146,13 +140,15 @@ class MMDInitializer(
     ----------------
     n_perturbations : int or "auto", default="auto"
         Perturbed networks a step for the paper's terms, the paper's K, and samples of the uniform
-        distribution, its M; at least 2. "auto": 256, with coherence 8.
+        distribution, its M; at least 2. "auto": 256, with coherence 8. Without effect if
+        the weights of the terms are 0, as by default with coherence.
     learning_rate_init : float or "auto", default="auto"
         Learning rate of Adam. "auto": 0.0002, with coherence 0.004. With coherence it falls to 2 %
         along a half cosine over the last third of the training.
     batch_size : int or "auto", default="auto"
-        Examples of a step for the paper's terms; capped at n_samples, and with coherence at the
-        coherence's ``batch_size``, which is the number of its pairs. "auto": 32, with coherence 8.
+        Mini-batch size for the paper's three terms. "auto": 32, with coherence 8. If their weights
+        are 0, as by default with coherence, it has no effect: set ``Coherence(batch_size=...)``,
+        the number of pairs a step. It is capped at n_samples, and with coherence at that number.
     init : {"xavier", "he"}, default="xavier"
         Random weights at which training starts: Glorot uniform or Kaiming normal (fan-in). Biases
         are 0.
@@ -484,7 +480,7 @@ class MMDInitializer(
         -------
         ndarray of shape (n_samples, n_units)
             Features in float32: the activations of an example, less ``feature_mean_``, scaled to
-            unit norm. They differ by rounding, by up to 1e-5, if X has other examples beside it.
+            unit norm. Because of rounding they differ by up to 1e-5, depending on the other rows.
         """
         check_is_fitted(self, "theta0_")
         rows = self._rows(X)
@@ -602,13 +598,17 @@ class MMDInitializer(
         if config.coherence and self.history_:
             loss, where = self.loss_curve_[-1], "in the last window"
         drowned = self.history_ and self.history_[-1].get("detachment", 0.0) > _DROWNS
-        remedy = "detachment_weight=0, because L_iod drowns the rest, as of deep networks"
+        remedy = (
+            "detachment_weight=0, because the term L_iod outweighs the others, as it often does "
+        )
+        remedy += "in deep networks"
         if diverged := self.history_ and loss > _DIVERGED * max(state.first_loss, 1.0):
             remedy = f"a smaller learning_rate_init than {config.learning_rate_init}"
             remedy += ", or standardize X"
         if drowned or diverged:
             warn_user(
-                f"the loss is {loss:.3g} {where} and began at {state.first_loss:.3g}; try {remedy}",
+                f"Pre-training may have failed: the loss began at {state.first_loss:.3g} and is "
+                f"{loss:.3g} {where}; try {remedy}",
                 ConvergenceWarning,
             )
         return self
@@ -624,14 +624,12 @@ class MMDInitializer(
         # No epoch of the stream has ended, and perhaps none ever does.
         if state.steps_an_epoch is None:
             n_rows = 2 * state.step * config.rows_a_step
-            longer = f"max_iter=1 with data that end after {n_rows:,} examples"
+            longer = f"a loader that ends after {n_rows:,} examples, with max_iter=1"
         before, last = levels[-2:]
-        what = f"L_coh is {last:.3g}, and {WITHOUT_LEARNING:.0f} tells nothing; standardize X or"
+        what = f"L_coh is {last:.3g}, and 1 without any learning; standardize X, or"
         if is_still_falling(levels):
-            what = (
-                f"L_coh fell from {before:.3g} to {last:.3g} in the {config.window} steps before "
-            )
-            what += "the learning rate was lowered;"
+            what = f"L_coh fell from {before:.3g} to {last:.3g} in the last {config.window} steps of "
+            what += "a constant rate;"
         warn_user(f"Pre-training has not converged: {what} try {longer}", ConvergenceWarning)
 
 
@@ -641,6 +639,6 @@ def _check_same_network(before: Architecture, now: Architecture) -> None:
     for name, value in described_now.items():
         if value != (first := described.get(name)):
             raise ValueError(
-                f"warm_start=True goes on from the theta0 of a network whose {name} is {first!r}, "
-                f"and now it is {value!r}: keep the network, or pass warm_start=False to begin anew"
+                f"warm_start=True continues from theta0_, whose network has {name}={first!r}, but "
+                f"now the network has {name}={value!r}: keep the network, or pass warm_start=False"
             )

@@ -60,8 +60,8 @@ def mmd_init_(
         - With a coherence, it is streamed if `views` is 2 or ``coherence.n_neighbors`` is 0. The
           two views, or an example twice, are the positive pair.
         - With a coherence that needs a graph, one pass is read into an array in memory, because the
-          graph is one of all examples. The pass must end. Random augmentations of the loader are
-          drawn only once: pass them as ``Coherence(augmentation=...)``.
+          graph is built on all examples; the loader must therefore end. Random augmentations of the
+          loader are drawn only once: pass them as ``Coherence(augmentation=...)``.
         - Any other Dataset is read once, in its order, into an array in memory.
     views : {1, 2}, default=1
         2: the DataLoader gives (a, b, ...), where a and b are tensors of one shape and type, two
@@ -90,13 +90,12 @@ def mmd_init_(
 
     Notes
     -----
-    With a coherence a mini-batch is what the loader gives. One that is smaller than the largest of
-    those read before training is left out. The estimate of coherence is unbiased for two examples
-    or more. ``coherence.batch_size`` is used only for an IterableDataset without a DataLoader. The
-    paper's terms take the first examples of each mini-batch, ``batch_size`` of them. Without a
-    coherence, each mini-batch of the loader is divided into mini-batches of ``batch_size``.
-    Incomplete ones are left out. Let the loader shuffle, so that each epoch leaves out other
-    examples.
+    With a coherence, a step takes a whole mini-batch of a streamed loader. Mini-batches smaller
+    than the largest one read before training are skipped. ``coherence.batch_size`` is used only for
+    an IterableDataset without a DataLoader. The paper's terms use the first ``batch_size`` examples
+    of each mini-batch. Without a coherence, each mini-batch is split into mini-batches of
+    ``batch_size``, and incomplete ones are skipped. Let the loader shuffle, so that each epoch
+    skips other examples.
 
     The loader decides order, shuffling, workers and augmentation. While it is read, the global
     generators of PyTorch, Python and NumPy, and the loader's own, are seeded from `random_state`;

@@ -26,7 +26,7 @@ _inspections: WeakKeyDictionary[nn.Module, tuple[Any, ModuleInfo]] = WeakKeyDict
 
 
 class MMDTerms(NamedTuple):
-    """The terms of :class:`MMDObjective`, each a scalar tensor.
+    """The loss that :class:`MMDObjective` returns, and its three terms, each a scalar tensor.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class MMDTerms(NamedTuple):
 
 
 class MMDObjective(nn.Module):
-    r"""The three terms of the paper for a module and a mini-batch, in any training loop.
+    r"""The pre-training loss of Lee & Cho (2023) for any module, for training loops of your own.
 
     Eq. (final_loss) of Lee & Cho, :math:`L = L_{uni} + \lambda L_{sd} + \xi L_{iod}`, at the
     parameters that the module has. Each call draws K networks around the module and takes the
@@ -187,8 +187,9 @@ class MMDObjective(nn.Module):
             If `module` is no nn.Module or is a DistributedDataParallel, or `X` is no tensor.
         ValueError
             If `X` has no examples or the module returns no logits. If ``detachment_weight`` is
-            above 0, and the logits depend neither on an input of floats nor on a known layer before
-            the last one. Errors of the module itself keep their type, with a note.
+            above 0, and the logits depend neither on an input of floats nor on an nn.Linear,
+            nn.Embedding or convolution before the last layer. Errors of the module itself keep
+            their type, with a note.
         """
         terms = self._terms
         # Double backward cannot be compiled. A decorator would always import the compiler.

@@ -182,7 +182,7 @@ class Theta0:
     def _of_layers(self, name: str) -> list[np.ndarray]:
         if not self.architecture.is_perceptron:
             module = self.architecture.module
-            raise AttributeError(f"only a multi-layer perceptron has this, not {module}")
+            raise AttributeError(f"only an MLP has coefs and intercepts, not {module}; use arrays")
         n_layers = len(self.architecture.keywords["hidden_layer_sizes"]) + 1
         return [self.arrays[f"linears.{layer}.{name}"] for layer in range(n_layers)]
 
@@ -248,7 +248,7 @@ class Theta0:
         """
         arrays, texts = read_whole(checked_path(path))
         if TRAINING_KEY in texts:
-            hint = "call fit with this file as checkpoint, then save of its theta0_"
+            hint = "call fit with this file as checkpoint, then theta0_.save(path)"
             raise ValueError(f"{str(path)!r} is a checkpoint of a training, not a theta0: {hint}")
         try:
             architecture, of_rows = Architecture(**json.loads(texts[_KEY])), {}
@@ -313,7 +313,10 @@ def put_arrays_(module: nn.Module, arrays: Mapping[str, np.ndarray]) -> None:
         )
         if here != there:
             name = qualified_name(module)
-            raise ValueError(f"theta0's {key!r} {here}; in the module {name} it {there}")
+            raise ValueError(
+                f"theta0 does not fit the module {name}: {key!r} {here} in theta0, and {there} in "
+                "the module; use the module that was pre-trained"
+            )
     # tensor() copies: in a worker process the arrays may be read-only memory maps.
     new = {key: torch.tensor(array, device="cpu") for key, array in arrays.items()}
     for key, value in new.items():
@@ -358,7 +361,7 @@ def read_whole(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             texts = file.metadata() or {}
         if texts.pop(_DIGEST_KEY, None) != _digest(arrays, texts):
-            raise ValueError("its contents do not have their digest")
+            raise ValueError("its contents do not match the stored checksum")
     except (SafetensorError, *PARSE_ERRORS) as error:
         # Some come from an element type that NumPy does not have.
         why = shortened(str(error))

@@ -113,7 +113,8 @@ class RandomAffine(BaseEstimator, nn.Module):
     shift : float, default=2.0
         Largest shift along either axis, in pixels, at most a million.
     scale : float, default=0.1
-        Largest logarithm of the factor by which height or width is stretched, at most 10.
+        Largest stretch of height or width, as a natural logarithm: 0.1 allows factors from 0.90 to
+        1.11. At most 10.
     shear : float, default=8.0
         Largest angle by which columns lean, in degrees, less than 90.
     mirror : bool, default=False
@@ -371,9 +372,9 @@ def _yiq(dtype: torch.dtype, device: torch.device) -> tuple[torch.Tensor, torch.
 
 
 class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    r"""Histograms of oriented gradients [1]_ of images, for ``Coherence(embedding=)``.
+    r"""HOG features, histograms of oriented gradients [1]_, for ``Coherence(embedding=)``.
 
-    An image is cut into square cells. The histogram :math:`h` of a cell adds up the lengths of the
+    An image is cut into square cells. The histogram :math:`h` of a cell adds up the norms of the
     gradients of the pixels near it, each in the two nearest of ``n_orientations`` directions. It is
     then normalized, so that faint edges count as much as strong ones,
 
@@ -395,7 +396,7 @@ class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         At least 0. Normalization strengthens faint edges, but not those that are much fainter than
         this share of the image's mean.
     image_shape : tuple of int or None, default=None
-        As :class:`RandomAffine` takes it. At each pixel the channel with the longest gradient is
+        As :class:`RandomAffine` takes it. At each pixel the channel with the largest gradient is
         used.
 
     Attributes

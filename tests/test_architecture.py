@@ -130,11 +130,11 @@ BUDGET = {
     "embedding_classifier.py": 107,
     "coherence.py graph": 415,
     "objective.py losses": 419,
-    "networks": 779,
-    "training": 782,
-    "theta0.py": 215,
+    "networks": 778,
+    "training": 785,
+    "theta0.py": 218,
     "mmd_init.py transforms.py": 367,
-    "_base": 650,
+    "_base": 653,
 }
 
 
@@ -150,9 +150,9 @@ def test_each_place_keeps_its_budget(places):
 def test_the_whole_package_keeps_its_budget():
     files = [PUBLIC, *FILES]
     assert len(files) <= 45
-    assert sum(map(n_code_lines, files)) <= 4937
+    assert sum(map(n_code_lines, files)) <= 4942
     texts = [path.read_text() for path in files]
-    assert sum(len(text.splitlines()) for text in texts) <= 8487
+    assert sum(len(text.splitlines()) for text in texts) <= 8505
     nodes = [node for text in texts for node in ast.walk(ast.parse(text))]
     calls = [node.func for node in nodes if isinstance(node, ast.Call)]
     assert sum(isinstance(node, ast.Raise) for node in nodes) <= 120

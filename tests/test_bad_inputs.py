@@ -289,7 +289,7 @@ for call in (of_module, net, in_place):
         call,
         ("module", {word: Does(function) for word, function in OUTPUTS.items()}, ValueError),
         ("module", {"meta": Pooled().to("meta"), "LazyLinear": nn.LazyLinear(2)}, ValueError),
-        ("module", {"weight.*no real numbers": nn.Linear(4, 2, dtype=torch.cfloat)}, ValueError),
+        ("module", {"weight.*is complex": nn.Linear(4, 2, dtype=torch.cfloat)}, ValueError),
         ("module", (3, "x", int, lambda: Pooled(), np.ones(3)), TypeError, "module"),
     )
 for call in (of_module, net):

@@ -178,7 +178,7 @@ def test_the_search_depends_on_the_number_of_different_rows_and_is_completed(mon
 def test_without_pynndescent_it_is_said_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "pynndescent", None)
     X = some_rows(0)
-    with pytest.warns(UserWarning, match=r"80 rows may take 0 minutes .*mmdinit\[neighbors\]"):
+    with pytest.warns(UserWarning, match=r"80 rows may take 0 minutes .*pip install pynndescent"):
         found = nearest_neighbors(X, 3, exact_below=80)
     np.testing.assert_array_equal(found, by_hand(X, 3))
 

@@ -218,7 +218,7 @@ def test_a_training_that_diverges_later_leaves_the_best_window(diverge, coherenc
 
     window(6)
     whole = tiny(coherence=coherence).fit(X)
-    warned = pytest.warns(ConvergenceWarning, match=r"between steps 6 and 12.*learning_rate_init")
+    warned = pytest.warns(ConvergenceWarning, match=r"step 12: after step 6.*learning_rate_init")
     with warned, before_steps(act):
         init = tiny(coherence=coherence).fit(X)
     assert init.history_ == whole.history_[:1]
@@ -336,6 +336,6 @@ def test_a_third_term_that_drowns_the_others_is_told():
     deep = nn.Sequential(nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, 2))
     with torch.no_grad():
         deep[2].weight *= 1000.0
-    with pytest.warns(ConvergenceWarning, match=r"try detachment_weight=0, because L_iod drowns"):
+    with pytest.warns(ConvergenceWarning, match=r"try detachment_weight=0, because the term L_iod outweighs"):
         tiny(module=deep, max_iter=1).fit(X)
     tiny(module=deep, max_iter=1, detachment_weight=0.0).fit(X)

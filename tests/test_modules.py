@@ -162,7 +162,7 @@ class Scaled(nn.Sequential):
         return 2.0 * super().forward(x)
 
 
-@pytest.mark.filterwarnings("ignore:(networks around|There is a performance drop)")
+@pytest.mark.filterwarnings("ignore:(Each step will be slow|There is a performance drop)")
 @pytest.mark.parametrize("norm", ["weight_norm", "spectral_norm", "orthogonal"])
 def test_a_parametrized_head_is_a_linear_layer(norm):
     X, y = rows(40), np.arange(40) % 2
@@ -182,11 +182,11 @@ def test_a_module_without_hidden_activations_is_told():
     pooled = nn.Sequential(flat, conv, nn.AdaptiveAvgPool2d(1), nn.Flatten())
     scaled = Scaled(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 3))
     for module in (nn.Linear(6, 3), pooled, scaled):
-        with pytest.raises(ValueError, match=r"no hidden activations.*end the module with an nn"):
+        with pytest.raises(ValueError, match=r"does not end in an nn.Linear.*end it by an nn"):
             small(module, coherence="auto").fit(rows(40))
     init = small(scaled).fit(rows(20))
     for method in (init.get_feature_names_out, lambda: init.transform(rows(20))):
-        with pytest.raises(ValueError, match=r"the module .*Scaled has no hidden activations"):
+        with pytest.raises(ValueError, match=r"the module .*Scaled does not end in an nn.Linear"):
             method()
 
 

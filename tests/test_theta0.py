@@ -52,7 +52,7 @@ def test_all_of_the_state_of_a_module_is_there(of_module):
     assert all(type(array) is np.ndarray for array in theta0.arrays.values())
     assert theta0.architecture.keywords == {"width": 3, "batch_norm": True}
     for ask in (lambda: theta0.coefs, lambda: of_module.coefs_):
-        with pytest.raises(AttributeError, match=r"only a multi-layer perceptron .*Conv"):
+        with pytest.raises(AttributeError, match=r"only an MLP .*Conv"):
             ask()
     with pytest.raises(ValueError, match=r"to_module\(\) of the initializer"):
         theta0.to_module()
@@ -126,7 +126,7 @@ class Other(Conv):
         (lambda: Conv(2, 3, batch_norm=True), None),
         (lambda: Other(2, 3), r"Conv, but the module here is \S*\.Other"),
         (lambda: Conv(2, 4), r"'conv.weight' has shape \(3,"),
-        (lambda: Conv(2, 3), "'norm.weight' has shape .* it is not there"),
+        (lambda: Conv(2, 3), "'norm.weight' has shape .* in theta0, and is not there"),
         (lambda: MLP(3, (5, 4), 2), None),
         (lambda: MLP(3, (5, 4), 2, activation="tanh"), "activation='relu', not 'tanh'"),
     ],

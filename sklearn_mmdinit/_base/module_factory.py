@@ -81,8 +81,9 @@ class ModuleFactory:
         for name, value in (*built.named_parameters(), *built.named_buffers()):
             if is_lazy(value) or value.is_meta or (value.requires_grad and value.is_complex()):
                 raise ValueError(
-                    f"{name!r} of the module {type(built).__name__} holds no real numbers; call a "
-                    "lazy module on a mini-batch first, and one on the meta device by to_empty()"
+                    f"{name!r} of the module {type(built).__name__} has no values yet, or is "
+                    "complex: run a lazy module on a mini-batch first, give a meta module values "
+                    "after to_empty(), and keep complex parameters as real ones"
                 )
         built.zero_grad()
         return built

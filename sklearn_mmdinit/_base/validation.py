@@ -284,7 +284,9 @@ def warn_if_another_scale(X: Any, mean: np.ndarray | None, spread: np.ndarray | 
     away = [np.square(block - mean)[:, squares > 0].sum(axis=1) for block in _blocks(X)]
     far = float(np.median(np.concatenate(away)) / squares.sum())
     if far > _FAR:
-        how = f"lie {math.sqrt(far):.2g} times as far from the mean of the learned rows as they do"
+        how = (
+            f"are {math.sqrt(far):.2g} times as far from the mean of the pre-training data as those"
+        )
     else:
         # Columns that do not vary in X are left out too: a rare category may be missing there.
         n, (here, variances) = X.shape[0], mean_and_variance(X)
@@ -297,9 +299,9 @@ def warn_if_another_scale(X: Any, mean: np.ndarray | None, spread: np.ndarray | 
         narrow = float(variance / total * n / (n - 1))
         if near >= _NEAR or narrow >= _NARROW:
             return
-        how = f"vary {math.sqrt(narrow):.1g} times as much as the learned rows"
+        how = f"vary {math.sqrt(narrow):.1g} times as much as the pre-training data"
     warn_user(
-        f"X is on another scale than the rows that theta0 was learned from: rows of X {how}. On "
-        "another scale the learned weights help little. Fit the preprocessing once, and apply it "
-        "to both: for example, the same StandardScaler before the initializer and the classifier"
+        f"X is on another scale than the data of pre-training, so that the learned weights help "
+        f"little: examples of X {how}. Fit the preprocessing once, and apply it to both: for "
+        "example, the same StandardScaler before the initializer and the classifier"
     )

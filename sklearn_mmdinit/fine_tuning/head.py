@@ -67,8 +67,8 @@ def fit_head_(net: Net, head: str, rows: Rows, seed: int) -> None:
     y = rows.y.numpy()[drawn]
     if len(np.unique(y)) < 2:
         warn_user(
-            "all examples to train on are of one class, so the last layer is not fitted before "
-            "training: pass examples of several classes with weights above 0"
+            "The classification layer was not fitted before fine-tuning, because all training "
+            "examples are of one class; pass examples of several classes, with weights above 0"
         )
         return
     layer: Any = uncompiled(net.module_).get_submodule(head)
@@ -98,8 +98,8 @@ def linear_probe_(module: nn.Module, X: Any, y: Any) -> nn.Module:
     """Fit the last layer of a module to few labelled examples, in place: linear probing.
 
     A regularised logistic regression on the layer's inputs gives its weights. Then train all
-    layers at a small learning rate, such as 1e-4. A pre-trained module that is trained on with a
-    random last layer loses much of what it has learned. :class:`NetClassifier` does both steps.
+    layers at a small learning rate, such as 1e-4. If a pre-trained module is fine-tuned with a
+    random last layer, it loses much of what it has learned. :class:`NetClassifier` does both steps.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def linear_probe_(module: nn.Module, X: Any, y: Any) -> nn.Module:
         Returns logits (n, n_classes), by a last nn.Linear with parameters of its own. This layer
         changes; other layers, running statistics and the mode do not.
     X : array-like or Tensor of shape (n_samples, ...)
-        Labelled examples, as the module takes them, which get the precision of the module.
+        Labelled examples, as the module takes them; they get the precision of the module.
     y : array-like or Tensor of shape (n_samples,)
         Their classes, whole numbers from 0 to n_classes - 1, at least two different ones.
 

@@ -222,9 +222,9 @@ class Net(NeuralNetClassifier):
                 criterion.reduction = "mean"
         if losses.shape != y_true.shape[:1]:
             raise ValueError(
-                "weights of examples need a criterion with reduction='mean', which is set to "
-                f"'none' for this, and no weight of its own; got {criterion} with {reduction=}. "
-                "Weight classes by class_weight, not criterion__weight"
+                "sample_weight and class_weight need a criterion with reduction='mean' and without "
+                f"class weights of its own, got {criterion} with {reduction=}; leave reduction at "
+                "'mean', and write class_weight in place of criterion__weight"
             )
         weights = to_tensor(weights, device=self.device)
         # Weights have mean 1 over all batches. So skorch's mean over batches, weighted by their

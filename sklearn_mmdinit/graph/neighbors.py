@@ -68,7 +68,7 @@ def nearest_neighbors(
         minutes = f"{_SECONDS_A_PAIR * n * n / 60:.0f} minutes on two cores"
         warn_user(
             f"The exact neighbours of {n} rows may take {minutes}. A search that is nearly exact "
-            "and much faster needs: pip install 'sklearn_mmdinit[neighbors]'"
+            "and much faster needs: pip install pynndescent"
         )
     return share_neighbors(exact(points, n_neighbors, verbose=verbose), kind)
 

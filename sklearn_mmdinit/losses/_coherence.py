@@ -32,10 +32,10 @@ _LEAST = 1e-6
 
 @full_precision()
 def logit_correlation(H: torch.Tensor) -> torch.Tensor:
-    """C, the correlation of a logit's changes at two inputs when the last layer is perturbed.
+    """Cosine similarity of centred activations of each two inputs: C of the coherence loss.
 
-    The changes are taken relative to their mean over the inputs. C does not depend on the
-    perturbation scale, and shifting, rotating or scaling the activations does not change it.
+    It is the correlation of the changes of a logit at two inputs, relative to their mean, when the
+    last layer is perturbed. Shifting, rotating or scaling the activations does not change it.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def _directions(H: torch.Tensor) -> torch.Tensor:
 
 @full_precision()
 def coherence(H: torch.Tensor, separation: float = 2.0) -> torch.Tensor:
-    r"""L_coh: one minus C of positive pairs, plus the squares of C of all other pairs.
+    r"""Spectral contrastive loss of positive pairs, on centred activations of unit norm (L_coh).
 
     .. math:: 1 - E_i [C_{i i^+}] + \rho \, E_{i \not\sim j} [C_{ij}^2].
 
@@ -145,7 +145,7 @@ def coherence(H: torch.Tensor, separation: float = 2.0) -> torch.Tensor:
 
 
 class CoherenceLoss(nn.Module):
-    """L_coh of two views, as a module with the interface of other contrastive losses.
+    """Coherence loss of two views, as a module with the interface of other contrastive losses.
 
     Parameters
     ----------

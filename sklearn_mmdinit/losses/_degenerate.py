@@ -18,7 +18,10 @@ _TINY = 1e-12
 
 @full_precision()
 def degeneracy(P: torch.Tensor) -> torch.Tensor:
-    r"""L_sd: mean distance of each network's predictions to the vertex that is farthest from them.
+    r"""Penalty for networks that do not use all classes (L_sd).
+
+    It is the mean distance of the predictions of a network to the one-hot vector that is farthest
+    from them,
 
     :math:`E_\epsilon [\max\{\max_i E_x \|v_i - f_\epsilon(x)\|, 1/\sqrt d\} - 1/\sqrt d]`.
 
@@ -56,7 +59,9 @@ def degeneracy(P: torch.Tensor) -> torch.Tensor:
 
 
 def detachment(norms: torch.Tensor) -> torch.Tensor:
-    r"""L_iod: how far Jacobian rows are from unit norm at the worst layer.
+    r"""Penalty for predictions that do not depend on the input (L_iod).
+
+    It is how far the Jacobians of the logits are from unit norm, at the worst layer,
 
     :math:`E_x [\frac 1 d \sum_i \max_l (1 - \|J_i^{(l:L)}(x_l)\|)^2]`.
 

@@ -37,7 +37,9 @@ from ._shared import (
 
 @full_precision()
 def uniformity(P: torch.Tensor, U: torch.Tensor) -> torch.Tensor:
-    r"""L_uni: the mean over inputs of the MMD between predictions and the uniform distribution.
+    r"""Distance of the predictions for each input from uniform class probabilities (L_uni).
+
+    It is the maximum mean discrepancy (MMD), averaged over the inputs.
 
     Parameters
     ----------

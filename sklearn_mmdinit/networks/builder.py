@@ -88,10 +88,9 @@ class NetworkBuilder:
         """Name of the linear layer that returns the logits; a ValueError if none does."""
         if not self.info.last_layer:
             raise ValueError(
-                f"the module {self.architecture.module} has no hidden activations, which coherence "
-                "and features need: they are the inputs of a last nn.Linear that returns the "
-                "logits as they are; end the module with an nn.Linear after a hidden layer, "
-                "without a softmax or a cast"
+                f"the module {self.architecture.module} does not end in an nn.Linear that returns "
+                "the logits, whose inputs are the features for coherence and transform; end it by "
+                "an nn.Linear after a hidden layer, without a softmax or a cast after it"
             )
         return self.info.last_layer
 

@@ -53,7 +53,10 @@ class Checkpointer:
         try:
             self.write()
         except OSError as error:
-            warn_user(f"checkpoint {error.strerror}; the steps since its last write are lost")
+            warn_user(
+                f"The last steps were not saved: checkpoint {error.strerror}. A fit that has ended "
+                "keeps its weights; after an interrupt, the same call repeats these steps"
+            )
 
     def write(self) -> None:
         """Replace the file by the last state, whole or not at all."""
@@ -77,14 +80,14 @@ class Checkpointer:
             arrays, texts = read_whole(path)
             text = texts[TRAINING_KEY]
         except (ValueError, KeyError) as error:
-            remedy = "delete the file to begin anew, or give another path"
+            remedy = "delete the file and call fit again, or pass another path"
             raise ValueError(f"checkpoint {path} cannot be read ({error!r}); {remedy}") from error
         kept = json.loads(text, object_hook=lambda d: arrays[d[_ARRAY]] if _ARRAY in d else d)
         if kept["digest"] != self.digest:
             raise ValueError(
                 f"checkpoint {path} is of another training: its data, a parameter, the initial "
-                "weights or the version of sklearn_mmdinit differ. Make the call that began it, "
-                "with torch.manual_seed before a module is made, or give checkpoint another path"
+                "weights or the version of sklearn_mmdinit differ. Repeat the original call, with "
+                "torch.manual_seed before the module is built, or pass another path as checkpoint"
             )
         weights = {name: kept["state"][name] for name in ("current", "best")}
         theta0s = {n: w and replace(fresh.current, arrays=w) for n, w in weights.items()}

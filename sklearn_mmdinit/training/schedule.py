@@ -14,7 +14,7 @@ from .state import State
 
 # L_coh if the features of an example tell nothing about those of its neighbour. If all features lie
 # on a line it is the separation.
-WITHOUT_LEARNING = 1.0
+_WITHOUT_LEARNING = 1.0
 # L_coh has stopped falling when a mean is less than 3 % below the one before it.
 _LEAST_FALL = 0.03
 # If L_coh is at most this, rows form clusters, and a longer training is better.
@@ -86,4 +86,4 @@ def is_still_falling(levels: Sequence[float]) -> bool:
 
 def has_converged(levels: Sequence[float]) -> bool:
     """Whether L_coh has stopped falling, below its value for features that tell nothing."""
-    return not is_still_falling(levels) and levels[-1] < WITHOUT_LEARNING
+    return not is_still_falling(levels) and levels[-1] < _WITHOUT_LEARNING

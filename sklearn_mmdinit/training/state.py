@@ -55,13 +55,13 @@ class State:
     def fall_back(self, n_steps: int, learning_rate: float) -> None:
         """Take the weights of the best window, drop the last steps; an error if there is none."""
         message = (
-            f"the loss or the weights are not finite between steps {self.step - n_steps} and "
-            f"{self.step}, and pre-training stops there; try a smaller learning_rate_init than "
+            f"Pre-training stopped at step {self.step}: after step {self.step - n_steps} the loss "
+            "or the weights are not finite; try a smaller learning_rate_init than "
             f"{learning_rate}, or standardize X"
         )
         if self.best is None:
             raise ValueError(message)
-        warn_user(message, ConvergenceWarning)
+        warn_user(f"{message}. The weights of the best window are kept", ConvergenceWarning)
         self.step, self.steps_in_epoch = self.step - n_steps, 0
         self.current = self.best
 

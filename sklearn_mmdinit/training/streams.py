@@ -176,11 +176,11 @@ class StreamBatches:
                     step += 1
             if index < n_done:
                 raise ValueError(
-                    f"epoch {number + 1} of data={self.epochs.name} has only {index + 1} full "
-                    f"mini-batches of {self.size} examples, and training needs at least "
-                    f"{n_done + 1} there. An epoch is a pass over the data, and an iterator can be "
-                    "passed over only once. Let __iter__ of the IterableDataset return a new "
-                    "iterator each time, as a generator function does, or pass max_iter=1"
+                    f"data={self.epochs.name} ran out of examples: epoch {number + 1} gives only "
+                    f"{index + 1} full mini-batches of {self.size} examples, and at least "
+                    f"{n_done + 1} are needed. Each epoch is a new pass over the data, but an "
+                    "iterator can be read only once: let __iter__ of the IterableDataset return a "
+                    "new iterator each time, as a generator function does, or pass max_iter=1"
                 )
             n_done = 0
 

@@ -104,7 +104,7 @@ class OfABatch(torch.nn.Module):
     [
         ({"criterion__reduction": "sum"}, "reduction='sum'"),
         ({"criterion": OfABatch}, "got OfABatch"),
-        ({"criterion__weight": torch.ones(3)}, "by class_weight, not criterion__weight"),
+        ({"criterion__weight": torch.ones(3)}, "class_weight in place of criterion__weight"),
     ],
 )
 def test_criteria_without_a_loss_a_row(params, message):
