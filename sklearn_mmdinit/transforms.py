@@ -182,7 +182,7 @@ class RandomAffine(BaseEstimator, nn.Module):
         check_parameters(self)
         check_argument("images", images, torch.Tensor)
         if not images.is_floating_point():
-            raise ValueError(f"RandomAffine takes floats, got {images.dtype}: use images.float()")
+            raise ValueError(f"RandomAffine takes floats, got {images.dtype}: divide bytes by 255")
         shape = _image_shape(images, self.image_shape)
         given = in_single_precision(_as_images(images, shape))
         changed = _moved(given, self._maps(given), "border")

@@ -184,7 +184,7 @@ def warn_if_unscaled(X: Any, names: Any = None) -> None:
         where = f"column {column if names is None else names[column]!r}" if X.ndim == 2 else "it"
         warn_user(
             f"X is not scaled: {where} holds values of about {float(f'{size:.1g}'):g}; a network "
-            "learns from standardized columns, or values from 0 to 1"
+            "learns from values of about 1: standardize columns, and divide bytes of images by 255"
         )
 
 
