@@ -90,7 +90,7 @@ class NetworkBuilder:
             raise ValueError(
                 f"the module {self.architecture.module} does not end in an nn.Linear that returns "
                 "the logits, whose inputs are the features for coherence and transform; end it by "
-                "an nn.Linear after a hidden layer, without a softmax or a cast after it"
+                "an nn.Linear after a hidden layer, not by an nn.Parameter, a softmax or a cast"
             )
         return self.info.last_layer
 
