@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from ._base.environment import torch_device
 from ._base.module_factory import uncompiled
 from ._base.random_streams import seeds_of
-from ._base.validation import check_argument
+from ._base.validation import check_argument, warn_user
 from .coherence import (
     Coherence,
     brings_edges,
@@ -107,6 +108,10 @@ def mmd_init_(
     float32. TF32, the settings of cuDNN and the memory format of the module stay as they are.
     ``MMDInitializer.fit`` always computes in float32.
 
+    Under ``torchrun`` each process trains alone: gradients are not averaged over ranks. Call it in
+    one process beforehand and load its weights, or write a loop with
+    :class:`~sklearn_mmdinit.losses.CoherenceLoss`.
+
     The module is inspected on the first 2,048 examples, or on fewer if they are large. The scale
     of the data is measured on them too. With a coherence, ``max_iter="auto"`` also works for a
     loader without a length: training takes 3,000 steps. Other values of ``max_iter`` count epochs,
@@ -127,6 +132,11 @@ def mmd_init_(
     check_argument("module", module, nn.Module)
     if views not in (1, 2):
         raise ValueError(f"views must be 1 or 2, got {views!r}")
+    if dist.is_available() and dist.is_initialized() and dist.get_rank():
+        warn_user(
+            f"rank {dist.get_rank()} trains alone: mmd_init_ averages no gradients over ranks; "
+            "call it in one process and load its weights, or write a loop with CoherenceLoss"
+        )
     device = next((parameter.device for parameter in module.parameters()), None)
     if device is not None and device.type not in ("cpu", "meta"):
         params = {"device": str(device)} | params

@@ -5,7 +5,7 @@ import os
 import runpy
 import signal
 import sys
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from io import StringIO
 from pathlib import Path
 from uuid import uuid4
@@ -23,7 +23,7 @@ from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 from torch.nn.parallel import DistributedDataParallel
 
 from helpers import FORKSERVER, seeded
-from sklearn_mmdinit import MLP, MMDInitializer, MMDObjective
+from sklearn_mmdinit import MLP, MMDInitializer, MMDObjective, mmd_init_
 from sklearn_mmdinit.losses import coherence
 
 PROGRAMS = Path(__file__).resolve().parents[1] / "docs/many_gpus"
@@ -99,6 +99,8 @@ def learn():
     dist.init_process_group("gloo")
     rank, mesh = dist.get_rank(), init_device_mesh("cpu", (N_RANKS,))
     found = {}
+    with pytest.warns(UserWarning, match="rank 1 trains alone") if rank else nullcontext():
+        mmd_init_(MLP(4, (3,), 2), np.eye(4), max_iter=1)
     for name in STEPS:
         step = step_of(name, rank, seed=rank)  # rank 0's weights reach the other ranks
         ddp = DistributedDataParallel(step, find_unused_parameters=True)
