@@ -45,6 +45,8 @@ for epoch in range(n_done, n_epochs):
         loss.backward()  # averages gradients over ranks
         optimizer.step()
     if rank == 0:
+        if (epoch + 1) % 10 == 0:
+            print(f"epoch {epoch + 1} of {n_epochs}: loss {loss.item():.3f}", flush=True)
         state = {"step": step.state_dict(), "optimizer": optimizer.state_dict()}
         torch.save(state | {"n_done": epoch + 1}, "part.pt")
         os.replace("part.pt", checkpoint)  # a kill leaves the old file or the new one
