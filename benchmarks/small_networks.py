@@ -3,17 +3,18 @@
 Eleven small networks get 50 labels of scikit-learn's 1,797 digits. Each begins from weights learned
 on all of these images without labels, and from fresh weights. The task ``few images`` is the recipe
 of the guide: a perceptron that learns from 2,000 images of MNIST, of which 100 get labels, beside
-label spreading (30 minutes on one core)::
+label spreading (30 minutes on one core). A ResNet and a transformer learn from 5,000 images of 14 x
+14 pixels, by nearest neighbours and by two views of each image::
 
     python benchmarks/small_networks.py --jobs 1
-    python benchmarks/small_networks.py --tasks '*ResNet*' U-Net
+    python benchmarks/small_networks.py --tasks "*, nearest neighbours" "*, two views"
 """
 
-import argparse
+import math
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,10 +26,10 @@ from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.model_selection import StratifiedShuffleSplit
 
-from data.datasets import DATASETS, standardize
+from data.datasets import DATASETS, Dataset, standardize
 from protocol import command
 from protocol.methods import select_names
-from protocol.own_networks import FRESH, IMAGES, LEARNED, NETWORKS, SPREADING
+from protocol.own_networks import FRESH, HALVED, IMAGES, LEARNED, NETWORKS, SPREADING
 from protocol.parallel import results
 from protocol.store import Log, code_digest, data_digest, deciding_versions, digest_of
 from reporting.small_network_tables import SMALL_NETWORK_TABLES
@@ -46,6 +47,8 @@ from sklearn_mmdinit import (
 
 DIGITS = {"n_labels": 50, "draws": 4}
 FEW_IMAGES = {"n_labels": 100, "draws": 3}
+HALVED_IMAGES = {"n_labels": 50, "draws": 3}
+N_HALVED = 5000  # images without labels
 
 N_NEIGHBORS = 10
 
@@ -78,15 +81,21 @@ def digits_task(seed: int) -> Task:
     return Task(images, y, len(y), labelled_and_other(y, seed, **DIGITS))
 
 
-def images_task(options: argparse.Namespace) -> Task:
+def images_task(dataset: Dataset, seed: int, n_images: int, few: dict[str, int]) -> Task:
     """Some training images, and all test images."""
-    dataset = DATASETS[options.dataset](options.data_dir, partial(command.say, options))
     X, X_test = standardize(dataset)
-    pool = np.random.default_rng(options.seed).permutation(len(X))[: options.images]
+    pool = np.random.default_rng(seed).permutation(len(X))[:n_images]
     y, test = dataset.y_train[pool], np.arange(len(X_test)) + len(pool)
-    draws = [(train, test) for train, _ in labelled_and_other(y, options.seed, **FEW_IMAGES)]
+    draws = [(train, test) for train, _ in labelled_and_other(y, seed, **few)]
     rows, classes = np.concatenate([X[pool], X_test]), np.concatenate([y, dataset.y_test])
     return Task(rows, classes, len(pool), draws)
+
+
+def halved(task: Task) -> Task:
+    """The same with images (n, 1, height, width) of half the side: means of 2 x 2 pixels."""
+    side = math.isqrt(task.X.shape[1]) // 2
+    images = task.X.reshape(-1, 1, side, 2, side, 2).mean(axis=(3, 5))
+    return replace(task, X=images)
 
 
 def accuracies(task: Task, fit: Fit, rows: np.ndarray) -> list[float]:
@@ -124,10 +133,11 @@ def measure(name: str, seed: int, max_iter: Any, task: Task) -> dict[str, Any]:
         fresh = MLPClassifier(init.hidden_layer_sizes)
         rivals = {SPREADING: by_spreading(task)}
     else:
+        make, coherence = HALVED.get(name) or (NETWORKS[name], "auto")
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            net = NETWORKS[name]()
-        init = MMDInitializer(module=net, coherence="auto", **common)
+            net = make()
+        init = MMDInitializer(module=net, coherence=coherence, **common)
         learned, fresh, rivals = NetClassifier(), NetClassifier(net), {}
     start = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
@@ -148,12 +158,12 @@ def measure(name: str, seed: int, max_iter: Any, task: Task) -> dict[str, Any]:
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = command.command_parser(__file__, __doc__)
-    add, tasks = parser.add_argument, (*NETWORKS, IMAGES)
+    add, tasks = parser.add_argument, (*NETWORKS, IMAGES, *HALVED)
     many = ", ".join(map(repr, tasks))
     add("--tasks", nargs="+", default=["*"], help=f"names or patterns of {many}")
     add("--max-iter", type=command.positive, help="epochs of a start; default: by the loss")
-    add("--dataset", choices=DATASETS, default="mnist", help=f"of {IMAGES!r}; default: mnist")
-    add("--images", type=command.at_least(110), default=2000, help="without labels; default: 2000")
+    add("--dataset", choices=DATASETS, default="mnist", help="of larger images; default: mnist")
+    add("--images", type=command.at_least(110), default=2000, help=f"of {IMAGES!r}; default: 2000")
     add("--data-dir", type=Path, help="a folder with the four IDX files of (Fashion-)MNIST")
     add("--jobs", type=int, default=-1, help="processes; default: one a core")
     command.add_output_options(parser)
@@ -165,10 +175,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     with command.refusing(parser):
         names = select_names(options.tasks, tasks, what="task")
-        digits = digits_task(options.seed)
-        task_of = dict.fromkeys(names, digits)
-        if IMAGES in names:
-            task_of[IMAGES] = images_task(options)
+        task_of = dict.fromkeys(names, digits_task(options.seed))
+        if {*names} - {*NETWORKS}:
+            dataset = DATASETS[options.dataset](options.data_dir, partial(command.say, options))
+            images = images_task(dataset, options.seed, options.images, FEW_IMAGES)
+            halves = halved(images_task(dataset, options.seed, N_HALVED, HALVED_IMAGES))
+            large = {IMAGES: images} | dict.fromkeys(HALVED, halves)
+            task_of |= {name: task for name, task in large.items() if name in names}
     code = [code_digest(without=frozenset()), deciding_versions()]
     keys = {
         name: digest_of([name, options.seed, options.max_iter, data_digest(task.X),
@@ -185,7 +198,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             log.append({"key": keys[record["task"]], "jobs": n_jobs} | record)
             command.say(options, f"{record['task']}: learned in {record['seconds']:.0f} s")
     records = [{k: v for k, v in log.records[key].items() if k != "key"} for key in keys.values()]
-    settings = {"tasks": names, "digits": DIGITS, IMAGES: FEW_IMAGES}
+    settings = {"tasks": names, "digits": DIGITS, IMAGES: FEW_IMAGES, "halved": HALVED_IMAGES}
     publish(parser, options, {"settings": settings, "records": records}, [*SMALL_NETWORK_TABLES])
 
 

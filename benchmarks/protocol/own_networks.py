@@ -1,4 +1,4 @@
-"""Small networks as users bring them, for images (n, 1, 8, 8) of ten classes; their rivals' names.
+"""Small networks as users bring them, for grey images of ten classes; their rivals' names.
 
 The networks are part of what is measured: do not tune them.
 """
@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from protocol.networks import Residual
+from sklearn_mmdinit import Coherence, RandomAffine
 
 LEARNED = "learned weights"
 FRESH: dict[str, dict[str, Any]] = {
@@ -30,11 +31,11 @@ class MeanOverPositions(nn.Module):
 
 
 class Patches(nn.Module):
-    """Patches of 2 x 2 pixels, each by a linear layer, and a parameter for its place."""
+    """Sixteen square patches, each by a linear layer, and a parameter for its place."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, side: int = 2, padding: int = 0) -> None:
         super().__init__()
-        self.embed = nn.Conv2d(1, width, 2, stride=2)
+        self.embed = nn.Conv2d(1, width, side, stride=side, padding=padding)
         self.places = nn.Parameter(0.02 * torch.randn(16, width))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -110,8 +111,12 @@ def _residual(pool: nn.Module, n_positions: int) -> nn.Sequential:
     return nn.Sequential(*blocks, pool, nn.Flatten(), nn.Linear(24 * n_positions, 10))
 
 
-def _attention() -> nn.Module:
-    return nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, batch_first=True, norm_first=True)
+def _transformer(patches: nn.Module) -> nn.Sequential:
+    options = {"dropout": 0.0, "batch_first": True, "norm_first": True}
+    blocks = (nn.TransformerEncoderLayer(32, 4, 64, **options) for _ in range(2))
+    return nn.Sequential(
+        *(patches, *blocks, nn.LayerNorm(32), MeanOverPositions(), nn.Linear(32, 10))
+    )
 
 
 NETWORKS: dict[str, Callable[[], nn.Module]] = {
@@ -130,10 +135,7 @@ NETWORKS: dict[str, Callable[[], nn.Module]] = {
     ),
     "ResNet": lambda: _residual(nn.MaxPool2d(2), 16),
     "ResNet, mean over pixels": lambda: _residual(nn.AdaptiveAvgPool2d(1), 1),
-    "transformer, mean over patches": lambda: nn.Sequential(
-        *(Patches(32), _attention(), _attention(), nn.LayerNorm(32)),
-        *(MeanOverPositions(), nn.Linear(32, 10)),
-    ),
+    "transformer, mean over patches": lambda: _transformer(Patches(32)),
     "set of pixels, mean over them": lambda: nn.Sequential(
         *(Pixels(), nn.Linear(3, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU()),
         *(MeanOverPositions(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10)),
@@ -149,4 +151,22 @@ NETWORKS: dict[str, Callable[[], nn.Module]] = {
         *(nn.Linear(128, 128), nn.GELU(), nn.Linear(128, 10)),
     ),
 }
-"""What makes each network, by its name in tables."""
+"""What makes each network for images (n, 1, 8, 8), by its name in tables."""
+
+_LARGER: dict[str, Callable[[], nn.Module]] = {
+    "ResNet": lambda: nn.Sequential(
+        *(_conv(1, 24), nn.BatchNorm2d(24), nn.ReLU(), nn.MaxPool2d(2)),
+        *(Residual(24), Residual(24), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(24, 10)),
+    ),
+    "transformer": lambda: _transformer(Patches(32, side=4, padding=1)),
+}
+_PAIRS = {
+    "nearest neighbours": Coherence(),
+    "two views": Coherence(n_neighbors=0, augmentation=RandomAffine()),
+}
+HALVED = {
+    f"{name}, {pairs}": (make, coherence)
+    for name, make in _LARGER.items()
+    for pairs, coherence in _PAIRS.items()
+}
+"""Networks for images (n, 1, 14, 14), and how their positive pairs are found."""

@@ -1,10 +1,10 @@
 """Tables of ``small_networks.py``: learned and fresh weights with few labels."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import pandas as pd
 
-from protocol.own_networks import FRESH, IMAGES, LEARNED
+from protocol.own_networks import FRESH, HALVED, IMAGES, LEARNED, NETWORKS
 from reporting.estimates import N, gains
 from reporting.layout import Table, gain_text, mean_and_std
 from reporting.results import Results
@@ -28,24 +28,38 @@ def _title(results: Results, part: str, where: str) -> str:
 
 def _networks(results: Results) -> Table:
     """A row a network, and their mean."""
-    rows, gain_of = [], {}
+    table, gained = _compared(results, "digits", "of the digits", {IMAGES, *HALVED})
+    if len(gained) > 1:
+        last = f"mean of {len(gained)} networks, interval over networks"
+        table.frame.loc[len(gained)] = [last, *"---", _gain(pd.Series(gained)), "-"]
+    return table
+
+
+def _halved(results: Results) -> Table:
+    """A row a network and kind of positive pairs."""
+    where = f"on the test images of {results['settings']['dataset']} at half the side"
+    return _compared(results, "halved", where, {IMAGES, *NETWORKS})[0]
+
+
+def _compared(
+    results: Results, part: str, where: str, without: Collection[str]
+) -> tuple[Table, list[float]]:
+    """A row a record whose task is not left out, and its gains over fresh weights."""
+    rows, gained = [], []
     for record in results["records"]:
-        if record["task"] == IMAGES:
+        if record["task"] in without:
             continue
         draws = pd.DataFrame(record["accuracies"])[[LEARNED, *FRESH]]
         difference = draws[LEARNED] - draws[draws[[*FRESH]].mean().idxmax()]
-        gain_of[record["task"]] = difference.mean()
+        gained.append(difference.mean())
         cells = [mean_and_std(draws[method].mean(), draws[method].std()) for method in draws]
         rows.append([record["task"], *cells, _gain(difference), f"{record['seconds']:.0f}"])
-    if len(rows) > 1:
-        last = f"mean of {len(rows)} networks, interval over networks"
-        rows.append([last, *"---", _gain(pd.Series(gain_of)), "-"])
     title = (
-        f"{_title(results, 'digits', 'of the digits')}, against the fresh weights with the better "
+        f"{_title(results, part, where)}, against the fresh weights with the better "
         "mean; seconds to learn the weights"
     )
     head = ["network", LEARNED, *FRESH, "above the better fresh weights", "seconds"]
-    return Table(title, pd.DataFrame(rows, columns=head))
+    return Table(title, pd.DataFrame(rows, columns=head)), gained
 
 
 def _images(results: Results) -> Table:
@@ -67,6 +81,7 @@ def _images(results: Results) -> Table:
 
 SMALL_NETWORK_TABLES: dict[str, Callable[[Results], Table]] = {
     "small_networks": _networks,
+    "halved_images": _halved,
     "few_images": _images,
 }
 """From the results of the command to a table of them, by kind."""
