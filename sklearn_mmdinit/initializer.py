@@ -132,9 +132,8 @@ class MMDInitializer(
         its own.
     callback : callable or None, default=None
         ``callback(record, module)`` is called at the end of each window, with copies of the
-        record in ``history_`` and of the network, on the CPU and in the mode that it was given
-        in. It may log, or evaluate the features on a few labels. If it returns True, training ends
-        there.
+        record in ``history_`` and of the network, on the CPU and in evaluation mode. It may log, or
+        evaluate the features on a few labels. If it returns True, training ends there.
 
     Other Parameters
     ----------------

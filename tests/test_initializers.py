@@ -315,10 +315,10 @@ def test_a_callback_sees_each_window_and_may_end_the_training(params, tmp_path):
     def callback(record, module):
         outputs = module(torch.rand(3, X.shape[1])).detach()  # draws from the caller's generator
         seen.append((dict(record), [weights.detach().clone() for weights in module.parameters()]))
-        nn.init.zeros_(module.eval().linears[0].weight)  # a copy, as the record is
+        assert not module.training
+        nn.init.zeros_(module.linears[0].weight)  # a copy, as the record is
         torch.set_grad_enabled(False)
-        stop = record.pop("step") >= n_steps
-        return stop if stop else outputs.sum()  # a logger may return its number
+        return record.pop("step") >= n_steps or outputs.sum()  # a logger may return its number
 
     params, n_steps = params | {"max_iter": 60, "n_classes": 3}, np.inf
     plain, init = tiny(**params).fit(X), tiny(**params, callback=callback).fit(X)

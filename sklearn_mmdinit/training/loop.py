@@ -148,7 +148,7 @@ def train(
             bar.set_postfix({n: f"{mean:.4f}" for n, mean in means.items()}, refresh=False)
             if callback is not None:
                 with torch.enable_grad():  # what it leaves behind ends here
-                    answer = callback(dict(state.history[-1]), builder.module_at(theta0))
+                    answer = callback(dict(state.history[-1]), builder.module_at(theta0).eval())
                 is_bool = getattr(answer, "dtype", type(answer)) in (bool, torch.bool)
                 state.is_stopped = is_bool and bool(answer)
             if keep is not None:
