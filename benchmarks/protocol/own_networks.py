@@ -111,11 +111,14 @@ def _residual(pool: nn.Module, n_positions: int) -> nn.Sequential:
     return nn.Sequential(*blocks, pool, nn.Flatten(), nn.Linear(24 * n_positions, 10))
 
 
+def _attention() -> nn.Module:
+    return nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, batch_first=True, norm_first=True)
+
+
 def _transformer(patches: nn.Module) -> nn.Sequential:
-    options = {"dropout": 0.0, "batch_first": True, "norm_first": True}
-    blocks = (nn.TransformerEncoderLayer(32, 4, 64, **options) for _ in range(2))
     return nn.Sequential(
-        *(patches, *blocks, nn.LayerNorm(32), MeanOverPositions(), nn.Linear(32, 10))
+        *(patches, _attention(), _attention(), nn.LayerNorm(32)),
+        *(MeanOverPositions(), nn.Linear(32, 10)),
     )
 
 
