@@ -24,7 +24,8 @@ from ..networks.builder import examples_for, hidden_of, takes_integers
 from ..networks.info import N_EXAMPLES, inspect_logits, own_parameters
 from .net import Net, Rows
 
-# C of the logistic regression, on centred features of unit norm.
+# C of the logistic regression, on centred features of unit norm. Before they were centred, C = 30
+# changed the accuracy by -0.1 to +0.6 points with 1 to 100 labels of each class, n.s.
 _C = 100.0
 # The classifiers fit the last layer to at most this many examples: with more, fine-tuning matters
 # more.
