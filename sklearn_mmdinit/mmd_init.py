@@ -14,13 +14,7 @@ from ._base.environment import torch_device
 from ._base.module_factory import uncompiled
 from ._base.random_streams import seeds_of
 from ._base.validation import check_argument, warn_user
-from .coherence import (
-    Coherence,
-    brings_edges,
-    choices_of_neighbors,
-    coherence_of,
-    has_graph,
-)
+from .coherence import Coherence, brings_edges, choices_of_neighbors, coherence_of, has_graph
 from .initializer import MMDInitializer
 from .theta0 import put_arrays_
 from .training.streams import LoaderEpochs, rows_of
