@@ -36,7 +36,7 @@ from .fine_tuning import labels
 from .networks.builder import NetworkBuilder
 from .theta0 import Architecture, Theta0, checked_path, put_arrays_
 from .training.checkpoint import Checkpointer, digest_of
-from .training.config import PAPER_WEIGHTS, Config, resolve
+from .training.config import MOST_STEPS, PAPER_WEIGHTS, Config, resolve
 from .training.loop import mean_loss, train
 from .training.minibatches import PositivePairs, RowBatches
 from .training.schedule import has_converged, is_still_falling, levels_before_the_fall
@@ -619,7 +619,8 @@ class MMDInitializer(
         self.converged_ = has_converged(levels)
         if self.converged_ or len(levels) < 2:
             return  # fewer steps are too few to judge, or the training is not over
-        longer = f"max_iter={2 * self.n_iter_}"
+        auto = "'auto' or " * (state.step < MOST_STEPS and not checks.is_auto(self.max_iter))
+        longer = f"max_iter={auto}{2 * self.n_iter_}"
         # No epoch of the stream has ended, and perhaps none ever does.
         if state.steps_an_epoch is None:
             n_rows = 2 * state.step * config.rows_a_step

@@ -217,7 +217,7 @@ def test_a_warm_start_refuses_another_network(changed, words):
 def test_a_training_that_is_still_falling_has_a_warning():
     slow = small(max_iter=150 // (len(X) // 40) + 1, learning_rate_init=3e-4)
     with pytest.warns(
-        ConvergenceWarning, match=r"not converged: L_coh fell from .*; try max_iter="
+        ConvergenceWarning, match=r"not converged: L_coh fell from .*; try max_iter='auto' or"
     ):
         assert slow.fit(X).converged_ is False
     slow.set_params(coherence=None, max_iter=1, n_perturbations=8)

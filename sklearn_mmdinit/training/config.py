@@ -28,7 +28,7 @@ _COHERENT = {
 }
 # With coherence and max_iter="auto" a training has at least n_samples / 20 steps, kept between
 # these limits, and at most the second of them.
-_ROWS_FOR_EACH_STEP, _FEWEST, _MOST = 20, 225, 3000
+_ROWS_FOR_EACH_STEP, _FEWEST, MOST_STEPS = 20, 225, 3000
 
 # Steps over which the terms are averaged.
 _WINDOW, _COHERENT_WINDOW = 100, 50
@@ -128,9 +128,9 @@ def resolve(
         term = CoherenceConfig(float(separation), float(coherence.walk_length), at_a_time)
     schedule: ByEpochs | ByCoherence
     if term is not None and chosen["max_iter"] is None:
-        wanted = _MOST if n_rows is None else n_rows // _ROWS_FOR_EACH_STEP
-        fewest = min(max(wanted, _FEWEST), _MOST)
-        schedule = ByCoherence(fewest, _MOST, _COHERENT_WINDOW)
+        wanted = MOST_STEPS if n_rows is None else n_rows // _ROWS_FOR_EACH_STEP
+        fewest = min(max(wanted, _FEWEST), MOST_STEPS)
+        schedule = ByCoherence(fewest, MOST_STEPS, _COHERENT_WINDOW)
     else:
         schedule = ByEpochs(int(chosen["max_iter"]))
     return Config(
