@@ -137,7 +137,11 @@ RUNS = (
         "embeddings.py --sets banking77 clinc150 --n-labels 5 --draws 1 "
         f"{WITH_SETFIT}", "an hour on one core", how=SETFIT_NEEDS),
     Run("small-networks.json", "Ten small networks, and few images",
-        "small_networks.py --jobs 1", "half an hour on one core"),
+        "small_networks.py --jobs 1", "half an hour on one core",
+        how="without the tasks of `small-networks-views.json`, which are newer"),
+    Run("small-networks-views.json", "A ResNet and a transformer, by neighbours or two views",
+        "small_networks.py --jobs 1 --tasks '*, nearest neighbours' 'transformer, two views'",
+        "a quarter of an hour on one core"),
     Run("mnist-self-supervised.json", "Self-supervised baselines on MNIST",
         "self_supervised.py --jobs 1 --runs 1", "40 minutes on one core"),
     Run("fashion-self-supervised.json", "Self-supervised baselines on Fashion-MNIST",
