@@ -628,7 +628,9 @@ class MMDInitializer(
         before, last = levels[-2:]
         what = f"L_coh is {last:.3g}, and 1 without any learning; standardize X, or"
         if is_still_falling(levels):
-            what = f"L_coh fell from {before:.3g} to {last:.3g} in the last {config.window} steps of "
+            what = (
+                f"L_coh fell from {before:.3g} to {last:.3g} in the last {config.window} steps of "
+            )
             what += "a constant rate;"
         warn_user(f"Pre-training has not converged: {what} try {longer}", ConvergenceWarning)
 

@@ -125,7 +125,7 @@ def n_code_lines(path):
 BUDGET = {
     "initializer.py": 354,
     "classifiers.py": 297,
-    "fine_tuning": 407,
+    "fine_tuning": 409,
     "warm_start.py": 117,
     "embedding_classifier.py": 107,
     "coherence.py graph": 415,
@@ -150,7 +150,7 @@ def test_each_place_keeps_its_budget(places):
 def test_the_whole_package_keeps_its_budget():
     files = [PUBLIC, *FILES]
     assert len(files) <= 45
-    assert sum(map(n_code_lines, files)) <= 4942
+    assert sum(map(n_code_lines, files)) <= 4947
     texts = [path.read_text() for path in files]
     assert sum(len(text.splitlines()) for text in texts) <= 8505
     nodes = [node for text in texts for node in ast.walk(ast.parse(text))]

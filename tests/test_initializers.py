@@ -336,6 +336,8 @@ def test_a_third_term_that_drowns_the_others_is_told():
     deep = nn.Sequential(nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, 2))
     with torch.no_grad():
         deep[2].weight *= 1000.0
-    with pytest.warns(ConvergenceWarning, match=r"try detachment_weight=0, because the term L_iod outweighs"):
+    with pytest.warns(
+        ConvergenceWarning, match=r"try detachment_weight=0, because the term L_iod outweighs"
+    ):
         tiny(module=deep, max_iter=1).fit(X)
     tiny(module=deep, max_iter=1, detachment_weight=0.0).fit(X)

@@ -357,7 +357,9 @@ NO_STREAM = {
 LEFT = iter(IMAGES)
 AT_ONCE_NOT_FINITE = Stream(lambda epoch: IMAGES if epoch == 0 else NOT_FINITE / 0)
 NO_EXAMPLES = {
-    "ran out .*epoch 2 .*let __iter__ .* return a new iterator": DataLoader(Stream(lambda epoch: LEFT), 16),
+    "ran out .*epoch 2 .*let __iter__ .* return a new iterator": DataLoader(
+        Stream(lambda epoch: LEFT), 16
+    ),
     "gives no examples": DataLoader(Stream(lambda _: []), 16),
     "Stream cannot be read": Stream(lambda _: []),
     "TensorDataset cannot be read": TensorDataset(IMAGES[:0]),
