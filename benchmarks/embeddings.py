@@ -1,4 +1,4 @@
-"""Claim: of embedded texts with few labels EmbeddingClassifier predicts better than its rivals.
+"""Claim: of embeddings with few labels EmbeddingClassifier predicts better than its rivals.
 
 Texts are rows of a pre-trained sentence encoder, all-MiniLM-L6-v2: what people have who label a few
 texts of many. The published training rows are there without labels, and N labels of each class are
@@ -21,6 +21,13 @@ from scikit-learn or the folder. The other sets have to be in the folder::
     cp oos-eval/data/data_full.json texts
     git -C texts clone https://github.com/xliuhw/NLU-Evaluation-Data
     git -C texts clone https://github.com/jacoxu/StackOverflow
+
+Photographs are rows of EfficientNet-Lite0 at 128 pixels, from the files of two repositories. On
+them nothing was chosen (two hours on one core)::
+
+    git clone https://github.com/afroozsheikh/Intel-Image-Classifier photographs/scenes
+    git clone https://github.com/alexeygrigorev/clothing-dataset-small photographs/clothing
+    python benchmarks/embeddings.py --data-dir photographs --sets scenes clothing
 """
 
 import argparse
@@ -33,6 +40,7 @@ from typing import Any
 import joblib
 from tqdm import tqdm
 
+from data.encoded import PHOTOGRAPHS
 from data.texts import N_ROWS
 from protocol import command, embedded
 from protocol.embedded import METHODS, Embedded
@@ -47,7 +55,8 @@ from reporting.tables import publish
 def main(argv: Sequence[str] | None = None) -> None:
     parser = command.command_parser(__file__, __doc__)
     add, many = parser.add_argument, [repr(name) for name in METHODS]
-    add("--sets", nargs="+", default=["*"], help=f"names or patterns of {' '.join(N_ROWS)}")
+    sets = [*N_ROWS, *PHOTOGRAPHS]
+    add("--sets", nargs="+", help=f"names or patterns of {' '.join(sets)}; default: all texts")
     add("--methods", nargs="+", help=f"names or patterns of {' '.join(many)}")
     labels = "labels of each class; default: 1 2 5 20"
     add("--n-labels", nargs="+", type=command.positive, metavar="N", help=labels)
@@ -55,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     add("--data-dir", type=Path, help="a folder with the texts and the package that there are")
     add("--jobs", type=int, default=-1, help="processes; default: one a core")
     command.add_output_options(parser)
-    parser.set_defaults(methods=["*"], n_labels=(1, 2, 5, 20))
+    parser.set_defaults(sets=[*N_ROWS], methods=["*"], n_labels=(1, 2, 5, 20))
     options = parser.parse_args(argv)
     with command.refusing(parser), command.resumable(parser):
         methods = select_names(options.methods, METHODS)
@@ -63,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         folder, with_bar = options.output / "embeddings", not options.quiet
         found = [
             embedded.embedded(name, options.data_dir, folder, options.seed, say, with_bar)
-            for name in select_names(options.sets, N_ROWS, what="set")
+            for name in select_names(options.sets, sets, what="set")
         ]
         once, scores = measure(options, methods, [data for data, _ in found])
     settings = {name: getattr(options, name) for name in ("draws", "seed", "n_labels")}

@@ -18,8 +18,8 @@ from data.datasets import Report
 
 
 @dataclass(frozen=True, eq=False)
-class Texts:
-    """An array X of texts and numbers y of their classes, the training texts first."""
+class Labelled:
+    """An array X of texts, or of files, and numbers y of their classes, the training ones first."""
 
     X: np.ndarray
     y: np.ndarray
@@ -116,7 +116,7 @@ the first three sets. The other two were measured once, after that.
 """
 
 
-def load_texts(name: str, data_dir: Path | None, report: Report) -> Texts:
+def load_texts(name: str, data_dir: Path | None, report: Report) -> Labelled:
     """A set; RuntimeError where no source has it, ValueError where it is not as published."""
     try:
         texts, labels, source = READERS[name](data_dir, report)
@@ -128,4 +128,4 @@ def load_texts(name: str, data_dir: Path | None, report: Report) -> Texts:
     _, y = np.unique(np.asarray(labels).astype(str), return_inverse=True)
     digest = hashlib.sha256(y.astype("<i8").tobytes() + "\0".join(texts).encode()).hexdigest()
     # NumPy's own strings all take the room of the longest.
-    return Texts(np.asarray(texts, dtype=object), y, n_train, n_test, source, digest)
+    return Labelled(np.asarray(texts, dtype=object), y, n_train, n_test, source, digest)

@@ -1,4 +1,4 @@
-"""Embedded texts with few labels: their vectors, the methods, and what stands for a record."""
+"""Embedded texts and photographs with few labels: vectors, methods, what stands for a record."""
 
 import time
 import warnings
@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from data import encoded
 from data.datasets import Report
 from data.sentences import MAX_TOKENS, MINILM, load_encoder
 from data.texts import load_texts
@@ -54,19 +55,27 @@ class Embedded:
 def embedded(
     name: str, data_dir: Path | None, folder: Path, seed: int, report: Report, progress: bool
 ) -> tuple[Embedded, dict[str, Any]]:
-    """A set with the published training and test texts as vectors, and what results say of it.
+    """A set with the published training and test parts as vectors, and what results say of it.
 
     The vectors are computed once, and kept in ``folder``.
     """
-    of = load_texts(name, data_dir, report)
+    if name in encoded.PHOTOGRAPHS:
+        of = encoded.load_photograph_files(name, data_dir)
+        package, number = encoded.PACKAGE, version(encoded.PACKAGE)
+        weights, at_most = encoded.weights_digest(), encoded.WIDTH
+        make: Callable[[], Any] = encoded.PhotographEncoder
+    else:
+        of = load_texts(name, data_dir, report)
+        package, number = MINILM.name, MINILM.version
+        weights, at_most = MINILM.sha256, MAX_TOKENS
+        make = partial(load_encoder, data_dir, report)
     parts = of.X[: of.n_train], of.X[-of.n_test :]
-    key = digest_of([FORM, of.digest, MINILM.sha256, MAX_TOKENS])
-    path = folder / f"{name}-{key}.npz"
+    path = folder / f"{name}-{digest_of([FORM, of.digest, weights, at_most])}.npz"
     if not path.exists():
-        report(f"{name}: computing the vectors of {of.n_train + of.n_test} texts, once")
-        encoder = load_encoder(data_dir, report)
-        # One after the other, so that training rows do not depend on test texts.
-        train, test = (encoder.encode(texts.tolist(), progress=progress) for texts in parts)
+        report(f"{name}: computing the vectors of {of.n_train + of.n_test} examples, once")
+        encoder = make()
+        # One after the other, so that training rows do not depend on test examples.
+        train, test = (encoder.encode(part.tolist(), progress=progress) for part in parts)
         write_atomically(path, lambda part: np.savez(part, X=train, X_test=test))
     with np.load(path) as arrays:
         X, X_test = arrays["X"], arrays["X_test"]
@@ -74,7 +83,7 @@ def embedded(
     rows, n_classes = (X, y, X_test, y_test), int(of.y.max()) + 1
     data = Embedded(name, of.digest, *rows, n_classes, seed_of(seed, name))
     entry: dict[str, Any] = {"set": name, "source": of.source, "digest": of.digest}
-    entry |= {"encoder": f"{MINILM.name} {MINILM.version}", "encoder_digest": MINILM.sha256}
+    entry |= {"encoder": f"{package} {number}", "encoder_digest": weights}
     entry |= {"vectors_digest": data.X_digest, "test_vectors_digest": data.test_digest}
     entry |= {"train": of.n_train, "test": of.n_test, "classes": n_classes}
     return data, entry
