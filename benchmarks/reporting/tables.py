@@ -8,6 +8,7 @@ from typing import Any
 
 from protocol.store import digest_of, provenance, write_json
 from reporting.embedding_tables import EMBEDDING_TABLES
+from reporting.first_label_tables import FIRST_LABEL_TABLES
 from reporting.layout import Table
 from reporting.photograph_tables import PHOTOGRAPH_TABLES
 from reporting.results import Results
@@ -24,6 +25,7 @@ TABLES: dict[str, Callable[[Results], Table]] = {
     **STUDY_TABLES,
     **TIME_TABLES,
     **EMBEDDING_TABLES,
+    **FIRST_LABEL_TABLES,
     **PHOTOGRAPH_TABLES,
     **SMALL_NETWORK_TABLES,
     **SELF_SUPERVISED_TABLES,

@@ -1,0 +1,181 @@
+"""Claim: labels of the examples nearest to k-means centres of features are worth the most.
+
+No example has a label yet. A rule chooses which ones to label: at random, by k-means or k-medoids
+of the rows or of pre-trained features, by TypiClust or by ProbCover. Budgets are 1, 2 and 5 times
+the number of classes. Then comes the accuracy on test examples (of the digits: on the others), of a
+logistic regression on the pre-trained features of images or of EmbeddingClassifier on embeddings,
+and how many classes have a label. The rule was chosen on digits and banking77; the other sets were
+measured once, after that (an hour on one core; the digits take a minute)::
+
+    pip install 'sklearn_mmdinit[bench]'
+    python benchmarks/first_labels.py --data-dir data
+    python benchmarks/first_labels.py --sets digits --seeds 3
+
+The folder has the texts and photographs as embeddings.py says.
+"""
+
+import argparse
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.datasets import load_digits
+from sklearn.linear_model import LogisticRegression
+from tqdm import tqdm
+
+from data.datasets import DATASETS, standardize
+from protocol import command
+from protocol.embedded import embedded
+from protocol.methods import select_names
+from protocol.parallel import threads
+from protocol.store import Log, code_digest, deciding_versions, digest_of, write_atomically
+from protocol.tasks import seed_of
+from reporting.first_label_tables import FIGURES, FIRST_LABEL_TABLES
+from reporting.results import pack_draws
+from reporting.tables import publish
+from rivals import first_examples as rules
+from sklearn_mmdinit import (
+    Coherence,
+    EmbeddingClassifier,
+    MMDInitializer,
+    OrientedGradients,
+    RandomAffine,
+)
+
+FORM = 1  # to be raised where what is measured changes otherwise than by a parameter
+IMAGES = Coherence(embedding=OrientedGradients(), augmentation=RandomAffine())
+NETWORKS: dict[str, tuple[dict[str, Any], int]] = {
+    "digits": ({"hidden_layer_sizes": (64, 64), "coherence": "auto"}, 10),
+    "mnist": ({"coherence": IMAGES}, 1),
+}
+"""Of each set of images what the initializer is given, and how many theta0s the seeds share."""
+EMBEDDINGS = ("banking77", "clinc150", "scenes")
+N_IMAGES, N_EMBEDDINGS = 10_000, 3_000  # to choose from; each seed draws its own embeddings
+BUDGETS, OF_RANDOM = (1, 2, 5), (1, 2, 3, 5, 10, 20)
+"""Labels, in multiples of the number of classes; more to say how many a better choice saves."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """Examples to choose from: rows of several kinds, and the accuracy that some labels give."""
+
+    spaces: dict[str, np.ndarray]
+    y: np.ndarray
+    accuracy: Callable[[np.ndarray], float]
+    key: str
+
+
+CHOICES: dict[str, tuple[str, Callable[..., np.ndarray]]] = {
+    "random": ("features", rules.at_random),
+    "k-means of rows": ("rows", rules.nearest_to_centres),
+    "k-means of HOG features": ("HOG", rules.nearest_to_centres),
+    "k-means": ("features", rules.nearest_to_centres),
+    "k-medoids": ("features", rules.medoids),
+    "TypiClust": ("features", rules.typiclust),
+    "ProbCover": ("features", rules.probcover),
+}
+"""By name the rows, and the rule; rows are pre-trained features where the name does not say."""
+
+
+def pool_of(name: str, options: argparse.Namespace, seed: int) -> Pool:
+    """What a seed can choose from."""
+    of = of_network if name in NETWORKS else of_encoder
+    return of(name, options, seed, partial(command.say, options))
+
+
+def of_network(name: str, options: argparse.Namespace, seed: int, say: Any) -> Pool:
+    """Images, and features of a network that is pre-trained on them."""
+    arguments, n_theta0s = NETWORKS[name]
+    theta0 = seed % n_theta0s
+    if name == "digits":
+        X, y = load_digits(return_X_y=True)
+        X = X_test = X.astype(np.float32) / 16
+        y_test = y
+    else:
+        data = DATASETS[name](options.data_dir, say)
+        X, X_test = standardize(data)
+        some = np.random.default_rng(seed_of(0, name)).permutation(len(X))[:N_IMAGES]
+        X, y, y_test = X[some], data.y_train[some], data.y_test
+    key = digest_of([FORM, name, repr(arguments), theta0, code_digest(), deciding_versions()])
+    path = options.output / "first_labels" / f"{name}-{key}.npz"
+    if not path.exists():
+        say(f"{name}: pre-training theta0 {theta0}")
+        init = MMDInitializer(n_classes=10, random_state=theta0, verbose=0, **arguments).fit(X)
+        made = {"features": init.transform(X), "test": init.transform(X_test)}
+        write_atomically(path, lambda part: np.savez(part, allow_pickle=False, **made))
+    with np.load(path) as arrays:
+        features, test = arrays["features"], arrays["test"]
+
+    def accuracy(chosen: np.ndarray) -> float:
+        clf = LogisticRegression(C=100, max_iter=1000).fit(features[chosen], y[chosen])
+        others = np.setdiff1d(np.arange(len(test)), chosen) if X is X_test else slice(None)
+        return float(clf.score(test[others], y_test[others]))
+
+    hog = {"HOG": OrientedGradients().fit_transform(X)} if name == "mnist" else {}
+    return Pool({"rows": X, "features": features} | hog, y, accuracy, key)
+
+
+def of_encoder(name: str, options: argparse.Namespace, seed: int, say: Any) -> Pool:
+    """A part of a set of embeddings: their encoder is what was pre-trained."""
+    folder = options.output / "embeddings"
+    whole, _ = embedded(name, options.data_dir, folder, 0, say, progress=not options.quiet)
+    some = np.random.default_rng(seed_of(seed, name)).permutation(len(whole.y))[:N_EMBEDDINGS]
+    X, y = whole.X[some], whole.y[some]
+
+    def accuracy(chosen: np.ndarray) -> float:
+        labels = np.full(len(y), -1)
+        labels[chosen] = y[chosen]
+        return float(EmbeddingClassifier().fit(X, labels).score(whole.X_test, whole.y_test))
+
+    of = [FORM, name, N_EMBEDDINGS, whole.X_digest, whole.test_digest, deciding_versions()]
+    return Pool({"features": X}, y, accuracy, digest_of([*of, code_digest(without=frozenset())]))
+
+
+def outcomes(pool: Pool, choice: str, seed: int) -> Iterator[dict[str, Any]]:
+    """Of each budget the accuracy, and how many classes (%) have a label."""
+    (space, rule), n_classes = CHOICES[choice], len(np.unique(pool.y))
+    for multiple in OF_RANDOM if choice == "random" else BUDGETS:
+        if 2 * multiple * n_classes > len(pool.y):
+            continue
+        with warnings.catch_warnings():
+            # ProbCover's about its radius, and scikit-learn's about many classes of few rows.
+            warnings.simplefilter("ignore")
+            chosen = rule(pool.spaces[space], multiple * n_classes, n_classes, seed)
+            accuracy = round(pool.accuracy(chosen), 6)
+        found = round(100 * len(np.unique(pool.y[chosen])) / n_classes, 2)
+        yield {"n_labels": multiple * n_classes, "accuracy": accuracy, "found": found}
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = command.command_parser(__file__, __doc__)
+    add, sets, many = parser.add_argument, [*NETWORKS, *EMBEDDINGS], ", ".join(map(repr, CHOICES))
+    add("--sets", nargs="+", default=["*"], help=f"names or patterns of {' '.join(sets)}")
+    add("--choices", nargs="+", default=["*"], help=f"names or patterns of {many}")
+    add("--seeds", type=command.positive, default=10, help="default: 10")
+    add("--data-dir", type=Path, help="a folder with the texts, photographs and images")
+    command.add_output_options(parser)
+    options = parser.parse_args(argv)
+    log, scores = Log(options.output / "first_labels.jsonl"), []
+    with command.refusing(parser), command.resumable(parser), threads(1):
+        choices = select_names(options.choices, CHOICES, what="choice")
+        found = select_names(options.sets, sets, what="set")
+        seeds = range(options.seed, options.seed + options.seeds)
+        cells = [(name, seed) for name in found for seed in seeds]
+        for name, seed in tqdm(cells, unit="seed", disable=options.quiet):
+            pool = pool_of(name, options, seed)
+            for choice in (each for each in choices if CHOICES[each][0] in pool.spaces):
+                key = digest_of([pool.key, seed, choice])
+                if key not in log.records:
+                    log.append({"key": key, "cells": [*outcomes(pool, choice, seed)]})
+                same = {"set": name, "draw": seed, "method": choice}
+                scores += [same | cell for cell in log.records[key]["cells"]]
+    measured = {"figures": [*FIGURES], "scores": pack_draws(scores, seeds, FIGURES)}
+    publish(parser, options, {"settings": {"choices": choices}} | measured, [*FIRST_LABEL_TABLES])
+
+
+if __name__ == "__main__":
+    main()
