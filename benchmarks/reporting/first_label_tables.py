@@ -21,7 +21,7 @@ def _scores(results: Results) -> pd.DataFrame:
 
 def _choices(results: Results) -> Table:
     """A row a set and budget, a column a choice."""
-    scores = _scores(results)
+    scores = _scores(results).astype({N: str})
     means = scores.groupby(["set", N, "method"], sort=False)[[*FIGURES]].mean()
     cells = means.apply(lambda row: f"{row.accuracy:.1f} ({row.found:.0f})", axis=1)
     wide = cells.unstack("method")[scores["method"].unique()].fillna("-")

@@ -5,13 +5,9 @@ import json
 from protocol.store import write_json
 from reporting.results import Library, pack_draws, pack_scores
 
-HEAD = {
-    "dataset": {"name": "mnist", "source": "nowhere"},
-    "versions": {"python": "3", "torch": "2"},
-    "hardware": {"cpu": "abacus", "cores": 1, "gpu": None},
-    "git_commit": "0123456789",
-    "git_changed": False,
-}
+HEAD = {"dataset": {"name": "mnist", "source": "nowhere"}, "git_commit": "0123456789"}
+HEAD |= {"versions": {"python": "3", "torch": "2"}, "git_changed": False}
+HEAD |= {"hardware": {"cpu": "abacus", "cores": 1, "gpu": None}}
 SETTINGS = {"hidden_layer_sizes": (392, 392, 392), "seed": 0}
 N_LABELS = (5, 10, 20, 40)
 

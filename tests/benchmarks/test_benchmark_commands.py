@@ -32,8 +32,8 @@ TINY = {
     scale_and_weight: (*APPENDIX, K4, "--runs=2"),
     theorems: ("--quiet",),
 }
-FEW = {"N_DRAWS": 20_000, "N_RADII": 8, "NETWORK_WIDTHS": (8,), "N_CLASSES": (2, 3), "N_ROWS": 256}
-FEW |= {"SQUARED_SCALES": (0.5, 8.0), "N_NETWORKS": 5, "WIDTHS": (4, 16, 64)}
+FEW = {"N_DRAWS": 20_000, "N_RADII": 8, "NETWORK_WIDTHS": (8,), "N_CLASSES": (2, 3)}
+FEW |= {"SQUARED_SCALES": (0.5, 8.0), "N_NETWORKS": 5, "N_ROWS": 256, "WIDTHS": (4, 16, 64)}
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -11,12 +11,14 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+from PIL import Image
 from safetensors.numpy import save
 from scipy.special import erf, softmax
 from sklearn.preprocessing import normalize
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 import embeddings
+from data.encoded import PhotographEncoder
 from data.sentences import MAX_TOKENS, Wheel, load_encoder
 from data.texts import N_ROWS
 from protocol import embedded
@@ -190,14 +192,26 @@ def test_what_was_measured_is_not_measured_again(tmp_path, monkeypatch):
     assert (frame["seconds"] != again["seconds"]).sum() <= 1
 
 
-def test_a_set_with_other_texts_is_refused(tmp_path, capsys):
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("banking77", "of the original files has 2 texts, expected 13083"),
+     ("clothing", "has 2 photographs, expected 3781")],
+)  # fmt: skip
+def test_another_set_is_refused_and_a_photograph_is_encoded_alone(name, said, tmp_path, capsys):
     (tmp_path / "banking_data").mkdir()
-    for part in ("train", "test"):
+    paths = [tmp_path / "clothing" / part / "hat/1.jpg" for part in ("train", "test")]
+    for part, path, colour in zip(("train", "test"), paths, ("red", "green"), strict=True):
         (tmp_path / "banking_data" / f"{part}.csv").write_text("text,category\nhello,greeting\n")
+        path.parent.mkdir(parents=True)
+        Image.new("RGB", (30, 20), colour).save(path)
     folders = ["--data-dir", str(tmp_path), "--output", str(tmp_path / "out"), "--quiet"]
-    assert status_of(embeddings, ["--sets", "banking77", *folders]) == 2
-    said = "banking77 of the original files has 2 texts, expected 13083"
+    assert status_of(embeddings, ["--sets", name, *folders]) == 2
     assert said in capsys.readouterr().err
+    encoder = PhotographEncoder()
+    rows = encoder.encode(paths)
+    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1.0, atol=1e-5)
+    np.testing.assert_allclose(encoder.encode(paths[1:]), rows[1:], atol=1e-5)
+    assert rows[0] @ rows[1] < 0.99
 
 
 def test_tables_by_hand():

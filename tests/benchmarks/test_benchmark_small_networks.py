@@ -1,10 +1,13 @@
-"""Small networks of users' own, and few images: the command and its tables."""
+"""Small networks of users' own, few images, first labels: the commands and their tables."""
 
+import pandas as pd
 import pytest
 import torch
 
+import first_labels
 import small_networks
 from protocol.own_networks import FRESH, IMAGES, LEARNED, NETWORKS, SPREADING
+from reporting.first_label_tables import labels_at_random
 from reporting.tables import build_table
 from results_stand_in import run_again
 
@@ -27,6 +30,18 @@ def test_what_was_measured_is_not_measured_again(tmp_path):
     assert min(images[SPREADING]) > 70.0  # a tenth would be chance
     assert again[0] == first[0], "seconds too"
     assert again[1]["accuracies"] == images
+
+
+def test_first_labels_are_chosen_by_each_rule_and_compared(tmp_path, monkeypatch):
+    short = {"hidden_layer_sizes": (8,), "coherence": "auto", "max_iter": 2}
+    monkeypatch.setitem(first_labels.NETWORKS, "digits", (short, 1))
+    results = run_again(first_labels, tmp_path, "--sets", "digits", "--seeds", "2")
+    first, again = (build_table("first_labels", each) for each in results)
+    assert first.rows == again.rows
+    assert {*first.head[2:]} == {*first_labels.CHOICES} - {"k-means of HOG features"}
+    assert [row[1] for row in first.rows] == ["10", "20", "50"]
+    curve = pd.Series([40.0, 50.0, 90.0], [10, 20, 40])
+    assert [labels_at_random(curve, a) for a in (50.0, 70.0, 91.0)] == ["20", "28", "> 40"]
 
 
 def test_learned_weights_are_compared_with_the_better_fresh_ones():
