@@ -5,8 +5,8 @@ of the rows or of pre-trained features, by TypiClust or by ProbCover. Budgets ar
 the number of classes. Then comes the accuracy on test examples (of the digits: on the others), of a
 logistic regression on the pre-trained features of images or of EmbeddingClassifier on embeddings,
 and how many classes have a label. k-means of features was chosen on digits and banking77, where no
-rule was better; the other sets were measured once, after that (an hour on one core; the digits take
-a minute)::
+rule was better; the other sets were measured once, after that (40 minutes on one core, of which the
+digits take two)::
 
     pip install 'sklearn_mmdinit[bench]'
     python benchmarks/first_labels.py --data-dir data

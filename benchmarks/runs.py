@@ -136,6 +136,11 @@ RUNS = (
     Run("embeddings-setfit-chosen-five.json", "SetFit, on two other sets, five labels",
         "embeddings.py --sets banking77 clinc150 --n-labels 5 --draws 1 "
         f"{WITH_SETFIT}", "an hour on one core", how=SETFIT_NEEDS),
+    Run("embeddings-photographs.json", "Photographs by a pre-trained encoder",
+        "embeddings.py --sets scenes clothing --draws 5 --methods 'Emb*' 'logistic*' prototypes "
+        "self-training 'label spreading*' 'soft*'", "ten minutes on one core"),
+    Run("first-labels.json", "Which examples to label first", "first_labels.py",
+        "40 minutes on one core", how=IN_PARTS),
     Run("small-networks.json", "Ten small networks, and few images",
         "small_networks.py --jobs 1", "half an hour on one core",
         how="without the tasks of `small-networks-views.json`, which are newer"),

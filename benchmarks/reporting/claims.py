@@ -14,6 +14,7 @@ from protocol.methods import FEATURES_THETA0, theta0_of
 from reporting.embedding_tables import OURS as EMBEDDING_LINE
 from reporting.embedding_tables import by_draw
 from reporting.estimates import N, gains, mean_by
+from reporting.first_label_tables import by_seed
 from reporting.layout import Table, gain_text, several
 from reporting.results import Library
 from reporting.task_tables import OURS, rows_of_all_files, wide_of
@@ -30,6 +31,7 @@ class Claim:
 
 
 SENTENCES, BESIDE_SETFIT = "embeddings.json", "embeddings-setfit.json"
+FIRST_LABELS = "first-labels.json"  # of MNIST
 ALL_FILES = "all files of the paper's tasks"
 MNIST = "mnist.md"
 IMAGES = "with HOG features and augmentation"
@@ -73,6 +75,9 @@ def _units(claim: Claim, library: Library) -> tuple[pd.DataFrame, list[str]]:
     elif claim.file in (SENTENCES, BESIDE_SETFIT):
         accuracies = by_draw(library.results(claim.file))
         rivals = [name for name in accuracies if name != EMBEDDING_LINE]
+    elif claim.file == FIRST_LABELS:
+        accuracies = by_seed(library.results(claim.file), "mnist")
+        rivals = [name for name in accuracies if " of " in name]  # without pre-trained features
     else:
         accuracies = mean_by(wide_of(library.results(claim.file)), N, "run")
         rivals = [*ALL_RIVALS]

@@ -19,6 +19,13 @@ def _scores(results: Results) -> pd.DataFrame:
     return unpack_draws(results["scores"], FIGURES)
 
 
+def by_seed(results: Results, name: str) -> pd.DataFrame:
+    """Accuracy (%) on a set: (labels, draw) by choice."""
+    scores = _scores(results)
+    own = scores[scores["set"] == name]
+    return own.pivot(index=[N, "draw"], columns="method", values="accuracy")
+
+
 def _choices(results: Results) -> Table:
     """A row a set and budget, a column a choice."""
     scores = _scores(results).astype({N: str})
@@ -40,23 +47,26 @@ def labels_at_random(curve: pd.Series, accuracy: float) -> str:
 
 def _gains(results: Results) -> Table:
     """What our choice gains over random choice, and over the best of all others."""
-    scores = _scores(results)
-    wide = scores.pivot(index=["set", N, "draw"], columns="method", values="accuracy")
-    curves = wide[RANDOM].groupby(["set", N]).mean()
-    rows = []
+    scores, rows = _scores(results), []
     for name, n in scores.loc[scores["method"] == OURS, ["set", N]].drop_duplicates().to_numpy():
-        own = wide.loc[name].loc[[n]].dropna(axis=1)
+        of_set = by_seed(results, name)
+        curve, own = of_set[RANDOM].groupby(N).mean(), of_set.loc[[n]].dropna(axis=1)
         of = gains(own.rsub(own[OURS], axis=0))
         text = {
             each: "{:+.1f} [{:+.1f}, {:+.1f}]".format(*(part.loc[each, n] for part in of[:3]))
             for each in own
         }
-        best = own.drop(columns=[OURS, RANDOM]).mean().idxmax()
-        needed = labels_at_random(curves[name], own[OURS].mean())
-        rows.append([name, str(n), text[RANDOM], needed, f"{best}: {text[best]}"])
-    head = ["data set", "labels", "minus random choice", "labels that random choice needs"]
-    title = f"`{OURS}` minus other choices, in points, with 95% intervals over the seeds"
-    return Table(title, pd.DataFrame(rows, columns=[*head, "minus the best of the others"]))
+        means = own.mean()
+        best = means.drop([OURS, RANDOM]).idxmax() if len(means) > 2 else RANDOM
+        accuracies = [f"{means[RANDOM]:.1f}", f"{means[OURS]:.1f}", text[RANDOM]]
+        needed = labels_at_random(curve, means[OURS])
+        rows.append([name, str(n), *accuracies, needed, f"{text[best]} ({best})"])
+    head = ["data set", "labels", RANDOM, OURS, "difference", "labels that random choice needs"]
+    title = (
+        f"Accuracy (%) of `{OURS}` and random choice, and differences in points with 95% intervals "
+        "over the seeds"
+    )
+    return Table(title, pd.DataFrame(rows, columns=[*head, "difference from the best of the rest"]))
 
 
 FIRST_LABEL_TABLES: dict[str, Callable[[Results], Table]] = {

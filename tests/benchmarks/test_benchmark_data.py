@@ -13,14 +13,7 @@ import numpy as np
 import pytest
 
 from data import datasets
-from data.datasets import (
-    FASHION_MNIST,
-    MNIST,
-    load_digits_dataset,
-    read_folder,
-    save_folder,
-    standardize,
-)
+from data.datasets import FASHION_MNIST, MNIST, load_digits_dataset, read_folder, save_folder
 
 # Stand-ins: nine images of 2 x 2 pixels, on a machine without OpenML, npm and packages of data
 
@@ -196,6 +189,8 @@ def test_images_held_out_are_training_images_and_nothing_else(monkeypatch):
 def test_standardize_follows_the_definition():
     digits = load_digits_dataset()
     pixels = digits.X_train / 16.0
-    for scaled, raw in zip(standardize(digits), [digits.X_train, digits.X_test], strict=True):
+    for scaled, raw in zip(
+        datasets.standardize(digits), [digits.X_train, digits.X_test], strict=True
+    ):
         assert scaled.dtype == np.float32
         np.testing.assert_allclose(scaled, (raw / 16.0 - pixels.mean()) / pixels.std(), atol=1e-6)
