@@ -2,10 +2,10 @@
 Photographs: from files in folders to accuracy
 ==============================================
 
-A pre-trained encoder turns each photograph into an embedding, and :class:`EmbeddingClassifier`
-needs only a few labels. The folders here have parts of three photographs that come with
-scikit-learn and matplotlib; with ``pip install 'sklearn_mmdinit[encoder]'`` and another
-``folder`` the program is for yours.
+A pre-trained encoder turns each photograph into an embedding, and ``EmbeddingClassifier`` needs
+only a few labels. The folders here have parts of three photographs that come with scikit-learn and
+matplotlib. With ``pip install 'sklearn_mmdinit[encoder]'`` and another ``folder`` the program is
+for yours.
 """
 
 import tempfile
