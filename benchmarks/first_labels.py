@@ -77,9 +77,12 @@ CHOICES: dict[str, tuple[str, Callable[..., np.ndarray]]] = {
     "k-means": ("features", rules.nearest_to_centres),
     "k-medoids": ("features", rules.medoids),
     "TypiClust": ("features", rules.typiclust),
-    "ProbCover": ("features", rules.probcover),
+    "ProbCover": ("few features", rules.probcover),
 }
-"""By name the rows, and the rule; rows are pre-trained features where the name does not say."""
+"""By name the rows, and the rule; rows are pre-trained features where the name does not say.
+
+ProbCover compares all pairs for each label, which takes too long on MNIST.
+"""
 
 
 def pool_of(name: str, options: argparse.Namespace, seed: int) -> Pool:
@@ -116,8 +119,10 @@ def of_network(name: str, options: argparse.Namespace, seed: int, say: Any) -> P
         others = np.setdiff1d(np.arange(len(test)), chosen) if X is X_test else slice(None)
         return float(clf.score(test[others], y_test[others]))
 
-    hog = {"HOG": OrientedGradients().fit_transform(X)} if name == "mnist" else {}
-    return Pool({"rows": X, "features": features} | hog, y, accuracy, key)
+    own = {"few features": features}
+    if name == "mnist":
+        own = {"HOG": OrientedGradients().fit_transform(X)}
+    return Pool({"rows": X, "features": features} | own, y, accuracy, key)
 
 
 def of_encoder(name: str, options: argparse.Namespace, seed: int, say: Any) -> Pool:
@@ -133,7 +138,12 @@ def of_encoder(name: str, options: argparse.Namespace, seed: int, say: Any) -> P
         return float(EmbeddingClassifier().fit(X, labels).score(whole.X_test, whole.y_test))
 
     of = [FORM, name, N_EMBEDDINGS, whole.X_digest, whole.test_digest, deciding_versions()]
-    return Pool({"features": X}, y, accuracy, digest_of([*of, code_digest(without=frozenset())]))
+    return Pool(
+        dict.fromkeys(["features", "few features"], X),
+        y,
+        accuracy,
+        digest_of([*of, code_digest(without=frozenset())]),
+    )
 
 
 def outcomes(pool: Pool, choice: str, seed: int) -> Iterator[dict[str, Any]]:
