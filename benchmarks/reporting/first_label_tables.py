@@ -31,7 +31,7 @@ def _choices(results: Results) -> Table:
     scores = _scores(results).astype({N: str})
     means = scores.groupby(["set", N, "method"], sort=False)[[*FIGURES]].mean()
     cells = means.apply(lambda row: f"{row.accuracy:.1f} ({row.found:.0f})", axis=1)
-    wide = cells.unstack("method")[scores["method"].unique()].fillna("-")
+    wide = cells.unstack("method", sort=False)[scores["method"].unique()].fillna("-")
     budgets = wide[(wide.drop(columns=RANDOM) != "-").any(axis=1)]
     title = "Accuracy (%), and in brackets how many classes (%) have a label: means over the seeds"
     return named_rows(title, budgets, "data set", "labels")
