@@ -27,6 +27,7 @@ __all__ = ["OrientedGradients", "RandomAffine", "RandomView"]
 
 _NUMBERS_AT_A_TIME = 6_000_000  # of histograms; 100 MB with what is computed on the way
 _CELLS_A_SIDE = 14
+_FLAT_IMAGES = {(64,): (8, 8), (784,): (28, 28)}  # digits of scikit-learn; (Fashion-)MNIST
 _MOST_CHANNELS = 4  # of images whose channels are the last axis: red, green, blue and alpha
 
 # Of RandomView. Brightness as shares of red, green and blue, and two axes of colour: the YIQ space
@@ -44,18 +45,16 @@ def _image_shape(X: Any, image_shape: Any) -> tuple[int, int, int]:
     The first or the last axis counts channels, see `_channels_are_last`.
     """
     row_shape = tuple(X.shape[1:])
-    shape = row_shape if image_shape is None else tuple(np.atleast_1d(image_shape).tolist())
-    if image_shape is None and len(row_shape) == 1:
-        side = math.isqrt(row_shape[0])
-        shape = 1, side, side
-    elif len(shape) == 2:
+    known = _FLAT_IMAGES.get(row_shape, row_shape)
+    shape = known if image_shape is None else tuple(np.atleast_1d(image_shape).tolist())
+    if len(shape) == 2:
         shape = 1, *shape
     valid = len(shape) == 3 and all(isinstance(side, int) and side > 0 for side in shape)
     fits = valid and (shape in (row_shape, (1, *row_shape)) or row_shape == (math.prod(shape),))
     if not fits:
         hint = (
             "give (height, width), (channels, height, width) or (height, width, channels), or None "
-            "for square images of one channel and for rows that have two or three axes already"
+            "for rows of 64 or 784 pixels and for rows that have two or three axes already"
         )
         raise ValueError(f"{image_shape=} does not fit rows of shape {row_shape}: {hint}")
     return shape
@@ -121,9 +120,9 @@ class RandomAffine(BaseEstimator, nn.Module):
         Whether to exchange left and right of each image with probability 1/2.
     image_shape : tuple of int or None, default=None
         Shape of the image in a flat row: (height, width), (channels, height, width) or (height,
-        width, channels). None: a square of one channel. Not needed if the images of X have two
-        axes, (height, width), or three. The last of three axes counts channels if it has at most 4
-        values and the first axis has more than 4; else the first axis does.
+        width, channels). Not needed for rows of 64 or 784 pixels, 8 x 8 or 28 x 28, nor if the
+        images of X have two axes, (height, width), or three. The last of three axes counts channels
+        if it has at most 4 values and the first axis has more than 4; else the first axis does.
 
     See Also
     --------

@@ -178,10 +178,10 @@ def test_flat_rows_hold_the_image_that_is_said(change):
     # Height and width alone are one channel.
     for params in ({}, {"image_shape": (4, 6)}):
         np.testing.assert_array_equal(made(X[:, 0], **params), one)
-    X = images(5, 1, 6, 6)  # squares need no shape
+    X = images(5, 1, 8, 8)  # of a named set of images, which needs no shape
     np.testing.assert_array_equal(made(X.reshape(5, -1)), made(X))
-    with pytest.raises(ValueError, match=r"image_shape=None does not fit rows of shape \(108,\)"):
-        made(images(5, 3 * 6 * 6))
+    with pytest.raises(ValueError, match=r"image_shape=None does not fit rows of shape \(144,\)"):
+        made(images(5, 12 * 12))  # or a signal
 
 
 @pytest.mark.parametrize("n_channels", [1, 3, 4])
