@@ -13,6 +13,7 @@ from reporting.layout import Table
 from reporting.photograph_tables import PHOTOGRAPH_TABLES
 from reporting.results import Results
 from reporting.self_supervised_tables import SELF_SUPERVISED_TABLES
+from reporting.signal_tables import SIGNAL_TABLES
 from reporting.small_network_tables import SMALL_NETWORK_TABLES
 from reporting.study_tables import STUDY_TABLES
 from reporting.task_tables import TITLES, against_table, gain_table, task_table
@@ -29,6 +30,7 @@ TABLES: dict[str, Callable[[Results], Table]] = {
     **PHOTOGRAPH_TABLES,
     **SMALL_NETWORK_TABLES,
     **SELF_SUPERVISED_TABLES,
+    **SIGNAL_TABLES,
 }
 """From what a command writes to a table of it."""
 

@@ -1,0 +1,112 @@
+"""Tables of ``signals.py``: few labels of signals, by data set."""
+
+from collections.abc import Callable
+
+import pandas as pd
+
+from reporting.estimates import N, gains
+from reporting.layout import Table, named_rows
+from reporting.results import Results, unpack_draws
+
+FIGURES = {"accuracy": 4, "seconds": 2}
+"""What a method is scored by, and to how many digits that is kept."""
+OURS = "EmbeddingClassifier + ridge"
+LINEAR = "MiniRocket + ridge", "MiniRocket + logistic regression"
+BETTER = "the better of the two"
+
+
+def of_draws(results: Results) -> pd.DataFrame:
+    """Accuracy (%) by (N, set, draw), the methods in their order."""
+    scores = unpack_draws(results["scores"], FIGURES)
+    wide = scores.pivot(index=[N, "set", "draw"], columns="method", values="accuracy")
+    return wide[[name for name in results["settings"]["methods"] if name in wide]]
+
+
+def of_sets(results: Results) -> pd.DataFrame:
+    """Means over the choices of labels, by (N, set)."""
+    return of_draws(results).groupby([N, "set"]).mean()
+
+
+def _of_n(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame.T.rename(columns="N = {}".format)
+
+
+def _text(mean: float, low: float, high: float) -> str:
+    interval = "" if pd.isna(low) else f" [{low:+.1f}, {high:+.1f}]"
+    return "-" if pd.isna(mean) else f"{mean:+.1f}{interval}"
+
+
+def _means(results: Results) -> Table:
+    """A row a method; what lacks a set has no mean."""
+    wide = of_sets(results)
+    means = wide.groupby(N).agg(lambda column: column.mean(skipna=False))
+    n_sets = wide.groupby(N).size()
+    cells = _of_n(means).map(lambda value: "-" if pd.isna(value) else f"{value:.1f}")
+    cells.columns = [f"{name} ({n} sets)" for name, n in zip(cells, n_sets, strict=True)]
+    title = "Accuracy (%) on the signals without labels, N labels of each class: means over sets"
+    return named_rows(title, cells, "method")
+
+
+def _gains(results: Results) -> Table:
+    """Ours minus each other method on the sets that have both."""
+    draws, linear = of_draws(results), of_sets(results)[[*LINEAR]]
+    ours = draws[OURS]
+    best = linear.groupby(N).mean().idxmax(axis=1)
+    in_the_mean = pd.concat([draws.loc[[n], best[n]] for n in best.index])
+    on_each = draws[LINEAR[0]].where(
+        (linear[LINEAR[0]] >= linear[LINEAR[1]]).reindex(draws.index.droplevel("draw")).to_numpy(),
+        draws[LINEAR[1]],
+    )
+    others = {f"{BETTER} in the mean of all sets": in_the_mean, f"{BETTER} on each set": on_each}
+    others |= {name: draws[name] for name in draws if name != OURS}
+    of_set = pd.DataFrame({name: ours - other for name, other in others.items()})
+    differences = of_set.groupby([N, "set"]).mean()
+    mean, low, high, n = (_of_n(part.T) for part in gains(differences))
+    cells = pd.DataFrame({
+        name: [
+            f"{_text(*values)}{'' if k == n[name].max() else f', {k:.0f} sets'}"
+            for *values, k in zip(mean[name], low[name], high[name], n[name], strict=True)
+        ]
+        for name in mean
+    }, index=mean.index)  # fmt: skip
+    title = f"{OURS} minus it, in points: mean and 95% interval over the sets that have both"
+    return named_rows(title, cells, "method")
+
+
+def _by_set(results: Results) -> Table:
+    """A row a set: ours, the linear models and the difference to the better one, by N."""
+    wide, about = of_sets(results), {entry["set"]: entry for entry in results["sets"]}
+    rows = {}
+    for (n, name), row in wide.sort_index(level=[1, 0]).iterrows():
+        entry = about[name]
+        size = (
+            f"{entry['signals']} of {entry['of']}"
+            if entry["signals"] < entry["of"]
+            else entry["of"]
+        )
+        better = row[[*LINEAR]].max()
+        rows[name, str(size), str(entry["length"]), str(entry["classes"]), str(n)] = [
+            *(f"{row[method]:.1f}" for method in (OURS, *LINEAR)), f"{row[OURS] - better:+.1f}",
+        ]  # fmt: skip
+    columns = [OURS, *LINEAR, f"minus {BETTER}"]
+    cells = pd.DataFrame.from_dict(rows, orient="index", columns=columns)
+    title = "Accuracy (%) by set: means over choices of the labels"
+    return named_rows(title, cells, "set", "signals", "length", "classes", "N")
+
+
+def _all_methods(results: Results) -> Table:
+    """A row a set and N, a column each other method."""
+    wide = of_sets(results)
+    others = wide.drop(columns=[OURS, *LINEAR]).swaplevel().sort_index()
+    cells = others.map(lambda value: "-" if pd.isna(value) else f"{value:.1f}")
+    cells.index = [(name, str(n)) for name, n in cells.index]
+    return named_rows("Accuracy (%) of the other methods", cells, "set", "N")
+
+
+SIGNAL_TABLES: dict[str, Callable[[Results], Table]] = {
+    "signals": _means,
+    "signals_gains": _gains,
+    "signals_by_set": _by_set,
+    "signals_others": _all_methods,
+}
+"""From the results of the command to a table of them, by kind."""

