@@ -19,7 +19,6 @@ from protocol.theory import perturbation_std
 from protocol.theta0s import theta0_digest
 from results_stand_in import status_of, written
 from sklearn_mmdinit import MMDInitializer
-from test_checkpoint import interrupted_at
 
 X = standardize(load_digits_dataset())[0]
 DIGITS = ("--dataset=digits", "--quiet")
@@ -82,22 +81,6 @@ def test_a_second_call_does_nothing_again(command, finished, capsys):
     printed = capsys.readouterr()
     assert printed.err == ""  # --quiet
     assert "written" in printed.out
-
-
-def test_an_interrupted_run_goes_on_to_the_same_figures(finished, tmp_path, capsys):
-    # The other commands go on as this one does, and as ``mnist_tasks.py``.
-    with interrupted_at(30):
-        assert run(scale_and_weight, tmp_path) == 130
-    assert "goes on from here" in capsys.readouterr().err
-    assert run(scale_and_weight, tmp_path) == 0
-    found, expected = (
-        [
-            {name: value for name, value in row.items() if name not in {"seconds", "theta0"}}
-            for row in written(folder)["records"]
-        ]
-        for folder in (tmp_path, finished(scale_and_weight))
-    )
-    assert found == expected
 
 
 @pytest.mark.parametrize(

@@ -138,14 +138,6 @@ def test_what_was_downloaded_is_found_again_and_the_two_sets_do_not_collide(home
     assert "data home" in load(DIGITS)[0].source
 
 
-def test_a_failed_save_costs_no_data(monkeypatch):
-    monkeypatch.setattr(datasets, "fetch_openml", lambda name, **kwargs: openml_of(ARRAYS))
-    monkeypatch.setattr(datasets, "save_folder", raises(PermissionError(13, "denied")))
-    dataset, lines = load(DIGITS)
-    check(dataset, ARRAYS)
-    assert "not saved for the next run" in lines[-1]
-
-
 # npm
 
 

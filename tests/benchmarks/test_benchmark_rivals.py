@@ -127,18 +127,9 @@ def scratch_of(bench):
     return methods.network_contender(methods.SCRATCH, bench.network, bench.X)
 
 
-@pytest.fixture
-def two_columns(monkeypatch):
-    """In place of UMAP, which is compiled for half a minute and is tried on the wines."""
-
-    def first_two(X, X_new, seed):
-        return np.concatenate([X, X_new])[:, :2]
-
-    monkeypatch.setattr(contenders, "umap_embedding", first_two)
-
-
-@pytest.mark.usefixtures("two_columns")
-def test_every_rival_is_evaluated_on_the_tasks_of_scratch(bench):
+def test_every_rival_is_evaluated_on_the_tasks_of_scratch(bench, monkeypatch):
+    # UMAP is compiled for half a minute, and is tried on the wines.
+    monkeypatch.setattr(contenders, "umap_embedding", lambda X, Z, _: np.vstack([X, Z])[:, :2])
     found = [*map(contenders.Rivals(bench).contender, contenders.ALL_RIVALS)]
     assert [contender.name for contender in found] == [*contenders.ALL_RIVALS]
     scores = bench.evaluate({0: found})

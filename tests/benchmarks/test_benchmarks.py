@@ -13,7 +13,7 @@ TINY += ["--n-perturbations=4", "--tasks=2", "--n-labels", "5", "10", "--jobs=1"
 
 
 def _run(output, *more):
-    return status_of(mnist_tasks, [*TINY, "--output", output, *more])
+    return status_of(mnist_tasks, [*TINY.split(), "--output", output, *more])
 
 
 def _scores(output, **settings):
