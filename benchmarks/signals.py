@@ -34,7 +34,7 @@ from protocol.parallel import results
 from protocol.store import Log, code_digest, data_digest, deciding_versions, digest_of
 from protocol.tasks import rows_of_classes, seed_of
 from reporting.results import pack_draws
-from reporting.signal_tables import FIGURES, LINEAR, OURS, SIGNAL_TABLES
+from reporting.signal_tables import FIGURES, KERNELS, LINEAR, OURS, SIGNAL_TABLES
 from reporting.tables import publish
 from rivals import from_embeddings as rules
 from rivals.wrappers import normalized_graph, spread_labels, symmetric_graph
@@ -172,7 +172,7 @@ def network(embedding: str | None, bench: Bench, labelled: np.ndarray) -> np.nda
 
 METHODS: dict[str, Callable[[Bench, np.ndarray], np.ndarray]] = {
     OURS: both,
-    "EmbeddingClassifier, kernels": partial(semi_supervised, "embeddings"),
+    KERNELS: partial(semi_supervised, "embeddings"),
     "EmbeddingClassifier, kernels as they are": partial(semi_supervised, "components"),
     LINEAR[0]: ridge,
     LINEAR[1]: logistic,
@@ -248,7 +248,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     say, log = partial(command.say, options), Log(options.output / "signals.jsonl")
     with command.refusing(parser):
         asked = select_names(options.methods, METHODS)
-        methods = [name for name in METHODS if name in {*asked, OURS, *LINEAR}]  # of all tables
+        methods = [
+            name for name in METHODS if name in {*asked, OURS, KERNELS, *LINEAR}
+        ]  # of all tables
         names = CHOSEN_ON if options.sets == ["chosen"] else options.sets
         names = select_names(names, valid, what="set")
         sets = [load_signals(name, options.data_dir, say, options.seed) for name in names]

@@ -1,6 +1,7 @@
 """Tables of ``signals.py``: few labels of signals, by data set."""
 
 from collections.abc import Callable
+from functools import partial
 
 import pandas as pd
 
@@ -11,6 +12,7 @@ from reporting.results import Results, unpack_draws
 FIGURES = {"accuracy": 4, "seconds": 2}
 """What a method is scored by, and to how many digits that is kept."""
 OURS = "EmbeddingClassifier + ridge"
+KERNELS = "EmbeddingClassifier, kernels"
 LINEAR = "MiniRocket + ridge", "MiniRocket + logistic regression"
 BETTER = "the better of the two"
 
@@ -47,10 +49,9 @@ def _means(results: Results) -> Table:
     return named_rows(title, cells, "method")
 
 
-def _gains(results: Results) -> Table:
-    """Ours minus each other method on the sets that have both."""
+def _gains(ours: str, results: Results) -> Table:
+    """A method minus each other one on the sets that have both."""
     draws, linear = of_draws(results), of_sets(results)[[*LINEAR]]
-    ours = draws[OURS]
     best = linear.groupby(N).mean().idxmax(axis=1)
     in_the_mean = pd.concat([draws.loc[[n], best[n]] for n in best.index])
     on_each = draws[LINEAR[0]].where(
@@ -58,8 +59,8 @@ def _gains(results: Results) -> Table:
         draws[LINEAR[1]],
     )
     others = {f"{BETTER} in the mean of all sets": in_the_mean, f"{BETTER} on each set": on_each}
-    others |= {name: draws[name] for name in draws if name != OURS}
-    of_set = pd.DataFrame({name: ours - other for name, other in others.items()})
+    others |= {name: draws[name] for name in draws if name != ours}
+    of_set = pd.DataFrame({name: draws[ours] - other for name, other in others.items()})
     differences = of_set.groupby([N, "set"]).mean()
     mean, low, high, n = (_of_n(part.T) for part in gains(differences))
     cells = pd.DataFrame({
@@ -69,7 +70,7 @@ def _gains(results: Results) -> Table:
         ]
         for name in mean
     }, index=mean.index)  # fmt: skip
-    title = f"{OURS} minus it, in points: mean and 95% interval over the sets that have both"
+    title = f"{ours} minus it, in points: mean and 95% interval over the sets that have both"
     return named_rows(title, cells, "method")
 
 
@@ -105,7 +106,8 @@ def _all_methods(results: Results) -> Table:
 
 SIGNAL_TABLES: dict[str, Callable[[Results], Table]] = {
     "signals": _means,
-    "signals_gains": _gains,
+    "signals_gains": partial(_gains, OURS),
+    "signals_kernels_gains": partial(_gains, KERNELS),
     "signals_by_set": _by_set,
     "signals_others": _all_methods,
 }
