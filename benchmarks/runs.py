@@ -32,6 +32,7 @@ FASHION_MNIST = "Fashion-MNIST"
 FRESH = "Measured once, on ten runs of their own"
 CONVNETS = "A convolutional network"
 
+QUICK_ONES = "--methods 'Emb*' 'Mini*' 'label*'"
 WITH_SETFIT = "--methods EmbeddingClassifier 'logistic, C = 100' SetFit"
 SETFIT_NEEDS = "with `pip install setfit`, by commit 5c284e72"
 OF_TASKS = ("against", "accuracy")
@@ -141,6 +142,12 @@ RUNS = (
         "self-training 'label spreading*' 'soft*'", "ten minutes on one core"),
     Run("first-labels.json", "Which examples to label first", "first_labels.py",
         "40 minutes on one core", how=IN_PARTS),
+    Run("signals.json", "Signals, on sets where nothing was chosen",
+        "signals.py", "an hour on one core", how=IN_PARTS),
+    Run("signals-two.json", "The same with two labels of each class",
+        f"signals.py --n-labels 2 {QUICK_ONES}", "ten minutes on one core"),
+    Run("signals-chosen.json", "Signals, on the ten sets of the choice",
+        f"signals.py --sets chosen {QUICK_ONES}", "ten minutes on one core"),
     Run("small-networks.json", "Ten small networks, and few images",
         "small_networks.py --jobs 1", "half an hour on one core",
         how="without the tasks of `small-networks-views.json`, which are newer"),

@@ -8,8 +8,10 @@ from protocol.methods import CONVNET_NAMES, CONVNET_SCRATCH, PAPER_METHODS, Netw
 from protocol.store import Log
 from results_stand_in import status_of, written
 
-TINY = ["--dataset=digits", "--hidden-layer-sizes=4", "--epochs=1", "--coherent-epochs=1"]
-TINY += ["--n-perturbations=4", "--tasks=2", "--n-labels", "5", "10", "--jobs=1", "--quiet"]
+TINY = (
+    "--dataset=digits --hidden-layer-sizes=4 --epochs=1 --coherent-epochs=1 --n-perturbations=4 "
+    "--tasks=2 --n-labels 5 10 --jobs=1 --quiet"
+)
 
 
 def _run(output, *more):
