@@ -70,7 +70,8 @@ for half, (name, rows) in enumerate({"distance": signals, "kernels": embeddings}
 plt.show()
 
 # %%
-# Few labels of each class, chosen ten times. The ridge sees the labelled signals alone.
+# Few labels of each class, chosen ten times. The ridge sees the labelled signals alone. These calls
+# form clusters; on most real signals the ridge is better from five labels of each class on.
 numbers, n_draws = [1, 2, 5, 10], 10
 accuracies = {
     name: [] for name in ("EmbeddingClassifier", "ridge", "nearest neighbour by distance")
