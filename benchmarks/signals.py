@@ -27,14 +27,14 @@ from sklearn.neighbors import KNeighborsClassifier, NearestNeighbors
 from sklearn.preprocessing import FunctionTransformer, StandardScaler, normalize
 from tqdm import tqdm
 
-from data.signals import CHOSEN_ON, MOST, REPORTED, Signals, load_signals
+from data.signals import CHOSEN_ON, MOST, REPORTED, SMALL, Signals, load_signals
 from protocol import command
 from protocol.methods import select_names
 from protocol.parallel import results
 from protocol.store import Log, code_digest, data_digest, deciding_versions, digest_of
 from protocol.tasks import rows_of_classes, seed_of
 from reporting.results import pack_draws
-from reporting.signal_tables import FIGURES, KERNELS, LINEAR, OURS, SIGNAL_TABLES
+from reporting.signal_tables import AFTERWARDS, FIGURES, KERNELS, LINEAR, OURS, SIGNAL_TABLES
 from reporting.tables import publish
 from rivals import from_embeddings as rules
 from rivals.wrappers import normalized_graph, spread_labels, symmetric_graph
@@ -136,6 +136,13 @@ def both(bench: Bench, labelled: np.ndarray) -> np.ndarray:
     return scores + n_of_each**2 * ridge(bench, labelled)
 
 
+def spreading_and_ridge(bench: Bench, labelled: np.ndarray) -> np.ndarray:
+    """Label spreading, and the more labels a class has the more of the ridge."""
+    spread = spreading("graph_by_kernels", bench, labelled)
+    shares = spread / np.maximum(spread.sum(axis=1, keepdims=True), np.finfo(np.float32).tiny)
+    return np.log(shares + 1e-3) + len(labelled) / spread.shape[1] * ridge(bench, labelled)
+
+
 def spreading(graph: str, bench: Bench, labelled: np.ndarray) -> np.ndarray:
     y = bench.data.y
     labels = labelled, y[labelled], int(y.max()) + 1
@@ -172,6 +179,7 @@ def network(embedding: str | None, bench: Bench, labelled: np.ndarray) -> np.nda
 
 METHODS: dict[str, Callable[[Bench, np.ndarray], np.ndarray]] = {
     OURS: both,
+    AFTERWARDS: spreading_and_ridge,
     KERNELS: partial(semi_supervised, "embeddings"),
     "EmbeddingClassifier, kernels as they are": partial(semi_supervised, "components"),
     LINEAR[0]: ridge,
@@ -233,9 +241,10 @@ def score_set(
 def main(argv: Sequence[str] | None = None) -> None:
     parser = command.command_parser(__file__, __doc__)
     add = parser.add_argument
-    valid = (*CHOSEN_ON, *REPORTED)
-    many = f"names or patterns of {' '.join(valid)}; chosen: the first ten; default: the others"
-    add("--sets", nargs="+", default=[*REPORTED], help=many)
+    groups = {"chosen": CHOSEN_ON, "reported": REPORTED, "small": SMALL}
+    valid = [name for group in groups.values() for name in group]
+    many = f"one of {', '.join(groups)}, or names or patterns of {' '.join(valid)}"
+    add("--sets", nargs="+", default=["reported"], help=many)
     add("--methods", nargs="+", help=f"names or patterns of {', '.join(map(repr, METHODS))}")
     labels = "labels of each class; default: 1 5 20"
     add("--n-labels", nargs="+", type=command.positive, metavar="N", help=labels)
@@ -251,7 +260,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         methods = [
             name for name in METHODS if name in {*asked, OURS, KERNELS, *LINEAR}
         ]  # of all tables
-        names = CHOSEN_ON if options.sets == ["chosen"] else options.sets
+        names = groups.get(options.sets[0], options.sets)
         names = select_names(names, valid, what="set")
         sets = [load_signals(name, options.data_dir, say, options.seed) for name in names]
     keys, calls = [], []

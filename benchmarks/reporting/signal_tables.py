@@ -12,6 +12,7 @@ from reporting.results import Results, unpack_draws
 FIGURES = {"accuracy": 4, "seconds": 2}
 """What a method is scored by, and to how many digits that is kept."""
 OURS = "EmbeddingClassifier + ridge"
+AFTERWARDS = "label spreading + ridge"
 KERNELS = "EmbeddingClassifier, kernels"
 LINEAR = "MiniRocket + ridge", "MiniRocket + logistic regression"
 BETTER = "the better of the two"
@@ -58,6 +59,8 @@ def _gains(ours: str, results: Results) -> Table:
         (linear[LINEAR[0]] >= linear[LINEAR[1]]).reindex(draws.index.droplevel("draw")).to_numpy(),
         draws[LINEAR[1]],
     )
+    if ours not in draws:
+        return Table("", pd.DataFrame())
     others = {f"{BETTER} in the mean of all sets": in_the_mean, f"{BETTER} on each set": on_each}
     others |= {name: draws[name] for name in draws if name != ours}
     of_set = pd.DataFrame({name: draws[ours] - other for name, other in others.items()})
@@ -108,6 +111,7 @@ SIGNAL_TABLES: dict[str, Callable[[Results], Table]] = {
     "signals": _means,
     "signals_gains": partial(_gains, OURS),
     "signals_kernels_gains": partial(_gains, KERNELS),
+    "signals_afterwards_gains": partial(_gains, AFTERWARDS),
     "signals_by_set": _by_set,
     "signals_others": _all_methods,
 }
