@@ -77,34 +77,34 @@ def _gains(ours: str, results: Results) -> Table:
     return named_rows(title, cells, "method")
 
 
+def _of_each_n(values: pd.DataFrame, form: str) -> pd.DataFrame:
+    """A row a set; a cell has a figure for each N, a dash where there is none."""
+    texts = values.map(lambda value: "-" if pd.isna(value) else form.format(value))
+    of_set = texts.unstack(N, fill_value="-").T.groupby(level=0, sort=False)
+    return of_set.agg(" / ".join).T
+
+
 def _by_set(results: Results) -> Table:
-    """A row a set: ours, the linear models and the difference to the better one, by N."""
+    """Ours, the linear models and the difference to the better one."""
     wide, about = of_sets(results), {entry["set"]: entry for entry in results["sets"]}
-    rows = {}
-    for (n, name), row in wide.sort_index(level=[1, 0]).iterrows():
-        entry = about[name]
-        size = (
-            f"{entry['signals']} of {entry['of']}"
-            if entry["signals"] < entry["of"]
-            else entry["of"]
-        )
-        better = row[[*LINEAR]].max()
-        rows[name, str(size), str(entry["length"]), str(entry["classes"]), str(n)] = [
-            *(f"{row[method]:.1f}" for method in (OURS, *LINEAR)), f"{row[OURS] - better:+.1f}",
-        ]  # fmt: skip
-    columns = [OURS, *LINEAR, f"minus {BETTER}"]
-    cells = pd.DataFrame.from_dict(rows, orient="index", columns=columns)
-    title = "Accuracy (%) by set: means over choices of the labels"
-    return named_rows(title, cells, "set", "signals", "length", "classes", "N")
+    cells = _of_each_n(wide[[OURS, *LINEAR]], "{:.1f}")
+    difference = wide[OURS] - wide[[*LINEAR]].max(axis=1)
+    cells[f"minus {BETTER}"] = _of_each_n(difference.to_frame(), "{:+.1f}").iloc[:, 0]
+    cells.index = [
+        (name, *(str(about[name][part]) for part in ("of", "length", "classes")))
+        for name in cells.index
+    ]
+    numbers = " / ".join(map(str, wide.index.unique(N)))
+    title = (
+        f"Accuracy (%) with N = {numbers} labels of each class: means over choices of the labels"
+    )
+    return named_rows(title, cells, "set", "signals", "length", "classes")
 
 
 def _all_methods(results: Results) -> Table:
-    """A row a set and N, a column each other method."""
-    wide = of_sets(results)
-    others = wide.drop(columns=[OURS, *LINEAR]).swaplevel().sort_index()
-    cells = others.map(lambda value: "-" if pd.isna(value) else f"{value:.1f}")
-    cells.index = [(name, str(n)) for name, n in cells.index]
-    return named_rows("Accuracy (%) of the other methods", cells, "set", "N")
+    """The other methods."""
+    cells = _of_each_n(of_sets(results).drop(columns=[OURS, *LINEAR]), "{:.1f}")
+    return named_rows("Accuracy (%) of the other methods, in the same form", cells, "set")
 
 
 SIGNAL_TABLES: dict[str, Callable[[Results], Table]] = {
