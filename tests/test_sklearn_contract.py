@@ -79,9 +79,9 @@ UNLIKE = {type(estimator): estimator for estimator in estimators()}
 @pytest.mark.parametrize("kind", ["pandas", "polars"])
 @pytest.mark.parametrize("estimator", UNLIKE.values(), ids=lambda of: type(of).__name__)
 def test_estimators_fit_and_predict_under_any_output(estimator, kind):
-    X, y = make_blobs(40, 16, centers=2, random_state=0)
+    X, y = make_blobs(40, 64, centers=2, random_state=0)
     frame = {"pandas": pd.DataFrame, "polars": pl.DataFrame}[kind](
-        {f"column {i}": X[:, i] for i in range(16)}
+        {f"column {i}": X[:, i] for i in range(64)}
     )
     with config_context(transform_output=kind):
         fitted = clone(estimator).fit(frame, y)
