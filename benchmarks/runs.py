@@ -144,7 +144,7 @@ RUNS = (
         "40 minutes on one core", how=IN_PARTS),
     Run("signals.json", "Signals, on sets where nothing was chosen",
         "signals.py", "an hour on one core",
-        how=f"{IN_PARTS}; by commit 122bd33b, which has no `label spreading + ridge`"),
+        how=f"{IN_PARTS}; before there was `label spreading + ridge`"),
     Run("signals-two.json", "The same with two labels of each class",
         f"signals.py --n-labels 2 {QUICK_ONES}", "ten minutes on one core"),
     Run("signals-small.json", "Signals, on eight small sets",
