@@ -47,7 +47,7 @@ def _by_set(results: Results, methods: Sequence[str] = ()) -> Table:
     """A row a method, of all or of these; of each N the sets."""
     means = _scores(results).groupby(["method", N, "set"])["accuracy"].mean()
     wide = _in_order(means.unstack([N, "set"]))
-    wide = wide.loc[[*methods]] if methods else wide
+    wide = wide.loc[[m for m in methods if m in wide.index]] if methods else wide
     names = [entry["set"] for entry in results["sets"]]
     columns = {
         f"{name}, N = {n}": wide[n][name]
