@@ -247,7 +247,7 @@ def looked_at(module, X, sampler="auto", double=False):
         module, X = module.double(), X.double() if X.is_floating_point() else X
     pretraining_mode_(module)
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Each step will be slow")
+        warnings.filterwarnings("ignore", message="The paper's terms are slow")
         return module, inspect_module(module, X, sampler), X
 
 

@@ -162,7 +162,7 @@ class Scaled(nn.Sequential):
         return 2.0 * super().forward(x)
 
 
-@pytest.mark.filterwarnings("ignore:(Each step will be slow|There is a performance drop)")
+@pytest.mark.filterwarnings("ignore:(The paper's terms are slow|There is a performance drop)")
 @pytest.mark.parametrize("norm", ["weight_norm", "spectral_norm", "orthogonal"])
 def test_a_parametrized_head_is_a_linear_layer(norm):
     X, y = rows(40), np.arange(40) % 2

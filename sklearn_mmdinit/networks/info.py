@@ -211,8 +211,8 @@ def _passes_by_vmap(module: nn.Module, X: torch.Tensor) -> bool:
     ):
         _pass_two_networks(module, X, by_vmap=False)
     warn_user(
-        f"Each step will be slow, because the perturbed copies of the module {name} are computed "
-        f"one after the other: {vmap_fails}"
+        "The paper's terms are slow here (coherence alone is not), because perturbed copies of the "
+        f"module {name} are computed one after the other: {vmap_fails}"
     )
     return False
 
