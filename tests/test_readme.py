@@ -170,6 +170,15 @@ def test_a_page_runs_from_its_top(name):
         assert len([rows for rows in fits if n <= rows <= n + 1]) == 2 * 5
 
 
+@pytest.mark.parametrize("name", [n for n in [*PAGES, "README"] if n not in MEASURED])
+def test_a_measurement_names_its_source(name):
+    prose = re.sub(
+        r"(?ms)^```.*?^```$|<!-- table.*?end of table -->", "", {**PAGES, "README": README}[name]
+    )
+    for section in re.split(r"\n(?=#)", prose):
+        assert "results/" in section or not re.search(r"\d (%|points?\b)", section)
+
+
 def anchors(document):
     """GitHub's names of a document's headings."""
     headings = re.findall(r"^#+ (.*)$", document.read_text(encoding="utf-8"), re.MULTILINE)
