@@ -40,15 +40,16 @@ class Coherence(BaseEstimator):
 
     A positive pair is two similar examples: an example and one that a random walk on the
     nearest-neighbour graph of the unlabelled data reaches, or two views of one example (see
-    `n_neighbors`). Let C be the cosine similarity of their last hidden activations, centred,
-    :math:`i \to i^+` a positive pair and :math:`i \not\sim j` any other pair. The loss is
+    `n_neighbors`). Let C be the cosine similarity of their last hidden activations (in networks
+    other than MLPs, centred), :math:`i \to i^+` a positive pair and :math:`i \not\sim j` any other
+    pair. The loss is
 
     .. math:: L_{coh} = 1 - E_i [C_{i i^+}] + \rho \, E_{i \not\sim j} [C_{ij}^2].
 
     This is the spectral contrastive loss [1]_. It is not part of Lee & Cho (2023), the paper that
     :class:`MMDInitializer` follows; their terms can be added by their weights. C is also the exact
-    correlation of the changes of a logit at two inputs, relative to their mean, if the last layer
-    is perturbed as in that paper.
+    correlation of the changes of a logit at two inputs if the last layer is perturbed as in that
+    paper.
 
     Parameters
     ----------

@@ -182,7 +182,8 @@ class MMDInitializer(
         Mean loss of each window, and the lowest of a complete window (if none is complete: the only
         mean).
     feature_mean_ : ndarray of shape (n_units,)
-        Mean of the last hidden activations at theta0, over 2,048 rows of X if there are more.
+        Mean of the last hidden activations at theta0, over 2,048 rows of X if there are more. Of an
+        MLP, whose features keep their mean, it is 0.
     embedding_ : estimator or None
         The ``coherence.embedding``, fitted.
     converged_ : bool or None
@@ -468,7 +469,7 @@ class MMDInitializer(
 
     @without_caller_settings()
     def transform(self, X: Any) -> np.ndarray:
-        """The features of X: centred last hidden activations at theta0, each with unit norm.
+        """The features of X: the last hidden activations at theta0, each example with unit norm.
 
         Parameters
         ----------
@@ -589,7 +590,9 @@ class MMDInitializer(
         if builder.info.last_layer:
             rows = np.sort(permutation(state.seed, 0, len(X))[:_MEAN_ROWS])
             put_arrays_(network, theta0.arrays)  # it may have diverged
-            self.feature_mean_ = builder.hidden(network, X[rows]).mean(axis=0)
+            self.feature_mean_ = (
+                builder.hidden(network, X[rows]).mean(axis=0) * builder.info.centred
+            )
         self.converged_: bool | None = None
         if config.coherence is not None:
             self._judge_coherence(state)

@@ -129,11 +129,11 @@ BUDGET = {
     "warm_start.py": 117,
     "embedding_classifier.py": 107,
     "coherence.py graph": 415,
-    "objective.py losses": 419,
-    "networks": 778,
+    "objective.py losses": 420,
+    "networks": 781,
     "training": 785,
     "theta0.py": 218,
-    "mmd_init.py transforms.py": 367,
+    "mmd_init.py transforms.py": 366,
     "_base": 653,
 }
 
@@ -150,9 +150,9 @@ def test_each_place_keeps_its_budget(places):
 def test_the_whole_package_keeps_its_budget():
     files = [PUBLIC, *FILES]
     assert len(files) <= 45
-    assert sum(map(n_code_lines, files)) <= 4947
+    assert sum(map(n_code_lines, files)) <= 4950
     texts = [path.read_text() for path in files]
-    assert sum(len(text.splitlines()) for text in texts) <= 8514
+    assert sum(len(text.splitlines()) for text in texts) <= 8526
     nodes = [node for text in texts for node in ast.walk(ast.parse(text))]
     calls = [node.func for node in nodes if isinstance(node, ast.Call)]
     assert sum(isinstance(node, ast.Raise) for node in nodes) <= 120

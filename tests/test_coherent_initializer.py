@@ -9,13 +9,13 @@ from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.datasets import make_blobs
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics.pairwise import cosine_similarity
 from sklearn.preprocessing import StandardScaler
 from torch import nn
 
 from nets import Tied, assert_same_arrays, assert_same_fit
 from sklearn_mmdinit import Coherence, MLPClassifier, MMDInitializer, mmd_init_
 from sklearn_mmdinit.graph.walks import Walk
-from sklearn_mmdinit.losses import logit_correlation
 from sklearn_mmdinit.training.config import PAPER_WEIGHTS, resolve
 from sklearn_mmdinit.training.minibatches import PositivePairs, RowBatches
 from sklearn_mmdinit.training.schedule import ByCoherence, ByEpochs, rate_factor
@@ -33,11 +33,11 @@ def small(coherence="auto", **params):
 
 
 def kernel(init):
-    """Correlations of the changes of a logit at all rows, when the last layer is perturbed."""
+    """Cosine similarity of the hidden activations of all rows."""
     *body, _ = init.to_module().layers()
     with torch.no_grad():
         H = nn.Sequential(*body)(torch.tensor(X, dtype=torch.float32))
-        return logit_correlation(H).numpy()
+    return cosine_similarity(H)
 
 
 def test_inputs_of_a_cluster_move_together_and_few_labels_are_enough():
@@ -49,7 +49,7 @@ def test_inputs_of_a_cluster_move_together_and_few_labels_are_enough():
     off = ~same & ~np.eye(len(Y), dtype=bool)
     fresh = kernel(small(max_iter=0).fit(X))
     assert C[same].mean() > 0.8
-    assert np.square(C[off]).mean() < 0.5 * np.square(fresh[off]).mean()
+    assert C[off].mean() < 0.4 < fresh[off].mean()
     assert learned.history_[-1]["coherence"] < learned.history_[0]["coherence"]
     one_each = [int(np.flatnonzero(label == Y)[0]) for label in range(4)]
     by_paper = {"fine_tuning": "paper", "max_iter": 100}
@@ -68,6 +68,7 @@ def test_the_paper_s_terms_are_added_by_their_weights():
         assert 0 < record["loss"] - expected < 1.0  # a penalty of the scale of activations
 
 
+@pytest.mark.filterwarnings("ignore:Pre-training has not converged")
 def test_pairs_of_one_row_need_no_graph():
     def noise(rows):
         return rows + 0.3 * torch.randn_like(rows)

@@ -66,17 +66,18 @@ def logit_correlation(H: torch.Tensor) -> torch.Tensor:
             [-1., -1.,  1.,  1.],
             [-1., -1.,  1.,  1.]])
     """
-    G = _directions(H)
+    G = _directions(H, centred=True)
     return G @ G.mT
 
 
-def _directions(H: torch.Tensor) -> torch.Tensor:
-    """Rows of norm 1 whose products are C: centred activations."""
+def _directions(H: torch.Tensor, centred: bool) -> torch.Tensor:
+    """Rows of norm 1 whose products are C."""
     if H.ndim != 2 or not H.is_floating_point():
         shape = f"{H.dtype} of shape {tuple(H.shape)}"
         raise ValueError(f"H must be floats of shape (n_inputs, n_units), got {shape}")
     G = in_single_precision(H)
-    G = G - G.mean(dim=0)
+    if centred:
+        G = G - G.mean(dim=0)
     variance = G.square().sum(dim=1, keepdim=True)
     variance = torch.maximum(variance, _LEAST * variance.detach().mean() + _LEAST**2)
     # If squares overflow float32 this gives NaN, which the training reports; rsqrt would give 0.
@@ -84,7 +85,7 @@ def _directions(H: torch.Tensor) -> torch.Tensor:
 
 
 @full_precision()
-def coherence(H: torch.Tensor, separation: float = 2.0) -> torch.Tensor:
+def coherence(H: torch.Tensor, separation: float = 2.0, centred: bool = True) -> torch.Tensor:
     r"""Spectral contrastive loss of positive pairs, on centred activations of unit norm (L_coh).
 
     .. math:: 1 - E_i [C_{i i^+}] + \rho \, E_{i \not\sim j} [C_{ij}^2].
@@ -100,6 +101,11 @@ def coherence(H: torch.Tensor, separation: float = 2.0) -> torch.Tensor:
         the second inputs in the same order.
     separation : float, default=2.0
         The weight :math:`\rho` of the pairs that are not positive.
+    centred : bool, default=True
+        Whether the mean over the inputs is subtracted from the activations first. Without this,
+        networks whose activations have much in common learn little, such as those that average
+        over pixels. In MLPs the activations of a cluster are sparse; with one label of each class
+        they are more accurate if the mean stays.
 
     Returns
     -------
@@ -129,7 +135,7 @@ def coherence(H: torch.Tensor, separation: float = 2.0) -> torch.Tensor:
     >>> [f"{coherence(H):.1f}" for H in (stay, cross)]
     ['2.0', '4.0']
     """
-    G = _directions(H)
+    G = _directions(H, centred)
     if len(H) % 2 or len(H) < 4:
         raise ValueError(
             f"H must have 2 n rows for n >= 2 positive pairs, got {len(H)}; pass "

@@ -38,6 +38,11 @@ class ModuleInfo:
     head: tuple[str, ...] = ()  # names of its parameters; empty if another layer shares one
     stateful: bool = False  # whether a pass sets attributes of the module, or runs a user's hooks
 
+    @property
+    def centred(self) -> bool:
+        """Whether the mean of features is subtracted. An MLP, whose units are sparse, keeps it."""
+        return self.sampler != "gram"
+
 
 def perturbed_logits(
     module: nn.Module,

@@ -43,9 +43,10 @@ def test_the_last_layer_is_a_logistic_regression(n_classes, weighted, init):
     # It is fitted to features of unit norm, and then gets centred activations with their norms.
     fitted = LogisticRegression(C=100, max_iter=10_000)
     relative = weights / weights.mean() if weighted else None
-    fitted.fit(initializer.transform(rows), labels, sample_weight=relative)
     H = hidden_of(initializer, rows)
-    expected = fitted.predict_proba(of_mean_norm_one(H - H.mean(axis=0)))
+    H -= H.mean(axis=0)
+    fitted.fit(normalize(H), labels, sample_weight=relative)
+    expected = fitted.predict_proba(of_mean_norm_one(H))
     clf = MLPClassifier(warm_start_from=initializer, **HEAD_ALONE)
     clf.fit(rows, labels, sample_weight=weights)
     np.testing.assert_allclose(clf.predict_proba(rows), expected, atol=2e-3)
