@@ -257,7 +257,7 @@ def test_under_autocast_passes_have_its_precision_and_losses_and_weights_their_o
     assert torch.bfloat16 in seen
     assert history[-1]["loss"] != before[-1]["loss"]
     for name in ("loss", "coherence"):  # later another rounding is another course of training
-        assert history[0][name] == pytest.approx(before[0][name], rel=0.03)
+        assert history[0][name] == pytest.approx(before[0][name], rel=0.15)
     for name, value in expected.items():
         assert weights[name].dtype == value.dtype
 
