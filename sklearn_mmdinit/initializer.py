@@ -590,12 +590,9 @@ class MMDInitializer(
         if builder.info.last_layer:
             rows = np.sort(permutation(state.seed, 0, len(X))[:_MEAN_ROWS])
             put_arrays_(network, theta0.arrays)  # it may have diverged
-            self.feature_mean_ = (
-                builder.hidden(network, X[rows]).mean(axis=0) * builder.info.centred
-            )
-        self.converged_: bool | None = None
-        if config.coherence is not None:
-            self._judge_coherence(state)
+            H = builder.hidden(network, X[rows])
+            self.feature_mean_ = H.mean(axis=0) * builder.info.centred
+        self.converged_ = None if config.coherence is None else self._judged(state)
         loss, where = self.best_loss_, "in the best window"
         if config.coherence and self.history_:
             loss, where = self.loss_curve_[-1], "in the last window"
@@ -615,13 +612,13 @@ class MMDInitializer(
             )
         return self
 
-    def _judge_coherence(self, state: State) -> None:
-        """Set ``converged_``; warn unless L_coh has stopped falling, and at a low value."""
+    def _judged(self, state: State) -> bool:
+        """Whether L_coh has stopped falling, at a low value; a warning unless it has."""
         config = self.config_
         levels = levels_before_the_fall(state, config.schedule.n_steps(state), config.window)
-        self.converged_ = has_converged(levels)
-        if self.converged_ or len(levels) < 2:
-            return  # fewer steps are too few to judge, or the training is not over
+        # Fewer steps are too few to judge, or the training is not over.
+        if (converged := has_converged(levels)) or len(levels) < 2:
+            return converged
         auto = "'auto' or " * (state.step < MOST_STEPS and not checks.is_auto(self.max_iter))
         longer = f"max_iter={auto}{2 * self.n_iter_}"
         # No epoch of the stream has ended, and perhaps none ever does.
@@ -631,11 +628,10 @@ class MMDInitializer(
         before, last = levels[-2:]
         what = f"L_coh is {last:.3g}, and 1 without any learning; standardize X, or"
         if is_still_falling(levels):
-            what = (
-                f"L_coh fell from {before:.3g} to {last:.3g} in the last {config.window} steps of "
-            )
-            what += "a constant rate;"
+            what = f"L_coh fell from {before:.3g} to {last:.3g} in the last {config.window} steps "
+            what += "of a constant rate;"
         warn_user(f"Pre-training has not converged: {what} try {longer}", ConvergenceWarning)
+        return False
 
 
 def _check_same_network(before: Architecture, now: Architecture) -> None:
