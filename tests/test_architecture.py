@@ -123,7 +123,7 @@ def n_code_lines(path):
 
 # Files and folders -> the most lines of code that they have together.
 BUDGET = {
-    "initializer.py": 354,
+    "initializer.py": 351,
     "classifiers.py": 297,
     "fine_tuning": 409,
     "warm_start.py": 117,
@@ -150,9 +150,9 @@ def test_each_place_keeps_its_budget(places):
 def test_the_whole_package_keeps_its_budget():
     files = [PUBLIC, *FILES]
     assert len(files) <= 45
-    assert sum(map(n_code_lines, files)) <= 4950
+    assert sum(map(n_code_lines, files)) <= 4947
     texts = [path.read_text() for path in files]
-    assert sum(len(text.splitlines()) for text in texts) <= 8526
+    assert sum(len(text.splitlines()) for text in texts) <= 8524
     nodes = [node for text in texts for node in ast.walk(ast.parse(text))]
     calls = [node.func for node in nodes if isinstance(node, ast.Call)]
     assert sum(isinstance(node, ast.Raise) for node in nodes) <= 120
