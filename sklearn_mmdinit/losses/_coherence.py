@@ -104,8 +104,7 @@ def coherence(H: torch.Tensor, separation: float = 2.0, centred: bool = True) ->
     centred : bool, default=True
         Whether the mean over the inputs is subtracted from the activations first. Without this,
         networks whose activations have much in common learn little, such as those that average
-        over pixels. In MLPs the activations of a cluster are sparse; with one label of each class
-        they are more accurate if the mean stays.
+        over pixels. In MLPs, whose activations are sparse, it makes little difference.
 
     Returns
     -------
