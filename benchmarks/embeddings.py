@@ -34,7 +34,6 @@ import argparse
 import time
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import joblib
@@ -54,17 +53,11 @@ from reporting.tables import publish
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = command.command_parser(__file__, __doc__)
-    add, many = parser.add_argument, [repr(name) for name in METHODS]
     sets = [*N_ROWS, *PHOTOGRAPHS]
-    add("--sets", nargs="+", help=f"names or patterns of {' '.join(sets)}; default: all texts")
-    add("--methods", nargs="+", help=f"names or patterns of {' '.join(many)}")
-    labels = "labels of each class; default: 1 2 5 20"
-    add("--n-labels", nargs="+", type=command.positive, metavar="N", help=labels)
-    add("--draws", type=command.positive, default=5, help="default: 5")
-    add("--data-dir", type=Path, help="a folder with the texts and the package that there are")
-    add("--jobs", type=int, default=-1, help="processes; default: one a core")
-    command.add_output_options(parser)
-    parser.set_defaults(sets=[*N_ROWS], methods=["*"], n_labels=(1, 2, 5, 20))
+    valid = f"names or patterns of {' '.join(sets)}; default: all texts"
+    parser.add_argument("--sets", nargs="+", default=[*N_ROWS], help=valid)
+    given = "a folder with the texts and the package that there are"
+    command.add_few_label_options(parser, METHODS, (1, 2, 5, 20), given)
     options = parser.parse_args(argv)
     with command.refusing(parser), command.resumable(parser):
         methods = select_names(options.methods, METHODS)

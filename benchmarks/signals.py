@@ -18,7 +18,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -240,26 +239,18 @@ def score_set(
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = command.command_parser(__file__, __doc__)
-    add = parser.add_argument
     groups = {"chosen": CHOSEN_ON, "reported": REPORTED, "small": SMALL}
     valid = [name for group in groups.values() for name in group]
     many = f"one of {', '.join(groups)}, or names or patterns of {' '.join(valid)}"
-    add("--sets", nargs="+", default=["reported"], help=many)
-    add("--methods", nargs="+", help=f"names or patterns of {', '.join(map(repr, METHODS))}")
-    labels = "labels of each class; default: 1 5 20"
-    add("--n-labels", nargs="+", type=command.positive, metavar="N", help=labels)
-    add("--draws", type=command.positive, default=5, help="default: 5")
-    add("--data-dir", type=Path, help="a folder with the package, if it is there")
-    add("--jobs", type=int, default=-1, help="processes; default: one a core")
-    command.add_output_options(parser)
-    parser.set_defaults(methods=["*"], n_labels=(1, 5, 20))
+    parser.add_argument("--sets", nargs="+", default=["reported"], help=many)
+    folder = "a folder with the package, if it is there"
+    command.add_few_label_options(parser, METHODS, (1, 5, 20), folder)
     options = parser.parse_args(argv)
     say, log = partial(command.say, options), Log(options.output / "signals.jsonl")
     with command.refusing(parser):
         asked = select_names(options.methods, METHODS)
-        methods = [
-            name for name in METHODS if name in {*asked, OURS, KERNELS, *LINEAR}
-        ]  # of all tables
+        in_tables = {*asked, OURS, KERNELS, *LINEAR}  # these last are in all tables
+        methods = [name for name in METHODS if name in in_tables]
         names = groups.get(options.sets[0], options.sets)
         names = select_names(names, valid, what="set")
         sets = [load_signals(name, options.data_dir, say, options.seed) for name in names]

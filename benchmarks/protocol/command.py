@@ -6,7 +6,7 @@ that the same command goes on.
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -79,6 +79,20 @@ def add_output_options(parser: argparse.ArgumentParser) -> None:
     add("--output", type=Path, default=OUTPUT, help=folder)
     add("--seed", type=not_negative, default=0, help="all randomness follows from it; default: 0")
     add("--quiet", action="store_true", help="no progress bars")
+
+
+def add_few_label_options(
+    parser: argparse.ArgumentParser, methods: Iterable[str], n_labels: Sequence[int], data: str
+) -> None:
+    """The options of commands that measure methods with few labels of each class."""
+    add, many = parser.add_argument, ", ".join(map(repr, methods))
+    add("--methods", nargs="+", default=["*"], help=f"names or patterns of {many}")
+    labels = f"labels of each class; default: {' '.join(map(str, n_labels))}"
+    add("--n-labels", nargs="+", type=positive, default=n_labels, metavar="N", help=labels)
+    add("--draws", type=positive, default=5, help="default: 5")
+    add("--data-dir", type=Path, help=data)
+    add("--jobs", type=int, default=-1, help="processes; default: one a core")
+    add_output_options(parser)
 
 
 def add_network_options(parser: argparse.ArgumentParser) -> None:
