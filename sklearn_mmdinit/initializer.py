@@ -181,7 +181,7 @@ class MMDInitializer(
     loss_curve_, best_loss_ : list of float, float
         Mean loss of each window, and the lowest of a complete window (if none is complete: the only
         mean).
-    feature_mean_ : ndarray of shape (n_units,)
+    feature_mean_ : ndarray of shape (n_units,) or 0.0
         Mean of the last hidden activations at theta0, over 2,048 rows of X if there are more. Of an
         MLP, whose features keep their mean, it is 0.
     embedding_ : estimator or None
@@ -587,20 +587,18 @@ class MMDInitializer(
         self.loss_curve_ = [record["loss"] for record in self.history_]
         self.best_loss_ = min([state.best_loss, *self.loss_curve_[:1]])
         self.n_iter_ = state.n_epochs + (state.steps_in_epoch > 0)
-        if builder.info.last_layer:
+        self.feature_mean_: Any = 0.0
+        if builder.info.last_layer and builder.info.centred:
             rows = np.sort(permutation(state.seed, 0, len(X))[:_MEAN_ROWS])
             put_arrays_(network, theta0.arrays)  # it may have diverged
-            H = builder.hidden(network, X[rows])
-            self.feature_mean_ = H.mean(axis=0) * builder.info.centred
+            self.feature_mean_ = builder.hidden(network, X[rows]).mean(axis=0)
         self.converged_ = None if config.coherence is None else self._judged(state)
         loss, where = self.best_loss_, "in the best window"
         if config.coherence and self.history_:
             loss, where = self.loss_curve_[-1], "in the last window"
         drowned = self.history_ and self.history_[-1].get("detachment", 0.0) > _DROWNS
-        remedy = (
-            "detachment_weight=0, because the term L_iod outweighs the others, as it often does "
-        )
-        remedy += "in deep networks"
+        remedy = "detachment_weight=0, because the term L_iod outweighs the others, as it often "
+        remedy += "does in deep networks"
         if diverged := self.history_ and loss > _DIVERGED * max(state.first_loss, 1.0):
             remedy = f"a smaller learning_rate_init than {config.learning_rate_init}"
             remedy += ", or standardize X"

@@ -123,14 +123,14 @@ def n_code_lines(path):
 
 # Files and folders -> the most lines of code that they have together.
 BUDGET = {
-    "initializer.py": 351,
+    "initializer.py": 349,
     "classifiers.py": 297,
     "fine_tuning": 409,
     "warm_start.py": 117,
     "embedding_classifier.py": 107,
     "coherence.py graph": 415,
     "objective.py losses": 420,
-    "networks": 781,
+    "networks": 782,
     "training": 785,
     "theta0.py": 218,
     "mmd_init.py transforms.py": 366,
@@ -150,7 +150,7 @@ def test_each_place_keeps_its_budget(places):
 def test_the_whole_package_keeps_its_budget():
     files = [PUBLIC, *FILES]
     assert len(files) <= 45
-    assert sum(map(n_code_lines, files)) <= 4947
+    assert sum(map(n_code_lines, files)) <= 4946
     texts = [path.read_text() for path in files]
     assert sum(len(text.splitlines()) for text in texts) <= 8524
     nodes = [node for text in texts for node in ast.walk(ast.parse(text))]

@@ -13,7 +13,7 @@ at i and j are Gaussian with the correlation
 This is exact, because the last layer is linear in its weights: nothing is sampled, and the scale of
 the perturbation cancels. Gradient descent moves predictions by the neural tangent kernel, of which
 C is the last layer's part, centred and normalised. Without centring, the part that all activations
-share can exceed their differences a hundredfold, and the network learns next to nothing.
+share can exceed their differences a hundredfold. In MLPs, whose units are sparse, it does not.
 """
 
 from __future__ import annotations
