@@ -40,16 +40,15 @@ class Coherence(BaseEstimator):
 
     A positive pair is two similar examples: an example and one that a random walk on the
     nearest-neighbour graph of the unlabelled data reaches, or two views of one example (see
-    `n_neighbors`). Let C be the cosine similarity of their last hidden activations (in networks
-    other than MLPs, centred), :math:`i \to i^+` a positive pair and :math:`i \not\sim j` any other
-    pair. The loss is
+    `n_neighbors`). Let C be the similarity of two examples to the network: the cosine of their last
+    hidden activations, which count little where they are below the mean. With :math:`i \to i^+` a
+    positive pair and :math:`i \not\sim j` any other pair the loss is
 
     .. math:: L_{coh} = 1 - E_i [C_{i i^+}] + \rho \, E_{i \not\sim j} [C_{ij}^2].
 
-    This is the spectral contrastive loss [1]_. It is not part of Lee & Cho (2023), the paper that
-    :class:`MMDInitializer` follows; their terms can be added by their weights. C is also the exact
-    correlation of the changes of a logit at two inputs if the last layer is perturbed as in that
-    paper.
+    This is the spectral contrastive loss [1]_ on nearly non-negative features [2]_. It is not part
+    of Lee & Cho (2023), the paper that :class:`MMDInitializer` follows; their terms can be added by
+    their weights.
 
     Parameters
     ----------
@@ -100,7 +99,7 @@ class Coherence(BaseEstimator):
     OrientedGradients : An embedding of images.
     RandomAffine : An augmentation of images.
     RandomView : An augmentation of photographs.
-    sklearn_mmdinit.losses.logit_correlation : C of hidden activations.
+    sklearn_mmdinit.losses.coherence : The loss of given activations, with C in full.
 
     Notes
     -----
@@ -114,6 +113,8 @@ class Coherence(BaseEstimator):
     ----------
     .. [1] J. Z. HaoChen, C. Wei, A. Gaidon and T. Ma, "Provable Guarantees for
        Self-Supervised Deep Learning with Spectral Contrastive Loss", arXiv 2106.04156, 2021.
+    .. [2] Y. Wang, Q. Zhang, Y. Guo and Y. Wang, "Non-negative Contrastive Learning",
+       arXiv 2403.12459, 2024.
 
     Examples
     --------

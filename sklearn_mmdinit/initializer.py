@@ -181,14 +181,13 @@ class MMDInitializer(
     loss_curve_, best_loss_ : list of float, float
         Mean loss of each window, and the lowest of a complete window (if none is complete: the only
         mean).
-    feature_mean_ : ndarray of shape (n_units,) or 0.0
-        Mean of the last hidden activations at theta0, over 2,048 rows of X if there are more. Of an
-        MLP, whose features keep their mean, it is 0.
+    feature_mean_ : ndarray of shape (n_units,)
+        Mean of the last hidden activations at theta0, over 2,048 rows of X if there are more.
     embedding_ : estimator or None
         The ``coherence.embedding``, fitted.
     converged_ : bool or None
-        Whether L_coh had stopped falling, at a level below 1, when the learning rate began to fall.
-        False also if there were too few steps to judge. None without coherence.
+        Whether L_coh had stopped falling, below 1, when the learning rate began to fall. False
+        also if there were too few steps to judge. None without coherence.
     config_ : Config
         Settings of the training, with "auto" resolved.
     sampler_ : str
@@ -587,8 +586,7 @@ class MMDInitializer(
         self.loss_curve_ = [record["loss"] for record in self.history_]
         self.best_loss_ = min([state.best_loss, *self.loss_curve_[:1]])
         self.n_iter_ = state.n_epochs + (state.steps_in_epoch > 0)
-        self.feature_mean_: Any = 0.0
-        if builder.info.last_layer and builder.info.centred:
+        if builder.info.last_layer:
             rows = np.sort(permutation(state.seed, 0, len(X))[:_MEAN_ROWS])
             put_arrays_(network, theta0.arrays)  # it may have diverged
             self.feature_mean_ = builder.hidden(network, X[rows]).mean(axis=0)

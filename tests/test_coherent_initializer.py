@@ -50,10 +50,10 @@ def test_inputs_of_a_cluster_move_together_and_few_labels_are_enough():
     fresh = kernel(small(max_iter=0).fit(X))
     assert C[same].mean() > 0.8
     assert C[off].mean() < 0.4 < fresh[off].mean()
-    assert learned.history_[-1]["coherence"] < 0.8 * learned.history_[0]["coherence"]
+    assert learned.history_[-1]["coherence"] < 0.375  # half of what is possible without learning
     one_each = [int(np.flatnonzero(label == Y)[0]) for label in range(4)]
-    for few, tuning in ((one_each, "auto"), (np.arange(0, len(X), 20), "paper")):
-        clf = MLPClassifier(warm_start_from=learned, fine_tuning=tuning, random_state=0)
+    for few in (one_each, np.arange(0, len(X), 20)):
+        clf = MLPClassifier(warm_start_from=learned, random_state=0)
         assert clf.fit(X[few], Y[few] % 2).score(X, Y % 2) > 0.95
 
 
@@ -74,7 +74,7 @@ def test_pairs_of_one_row_need_no_graph():
 
     pairs = Coherence(n_neighbors=0, batch_size=40, separation=1.0, augmentation=noise)
     init = small(pairs, max_iter="auto").fit(X)
-    assert init.history_[-1]["coherence"] < 0.8 * init.history_[0]["coherence"]
+    assert init.history_[-1]["coherence"] < 0.375  # half of what is possible without learning
     score = init.score(X)
     assert init.set_params(coherence__walk_length=3.0).score(X) == score
     assert init.set_params(coherence=None).score(X) == score, "as of the fit"

@@ -215,7 +215,7 @@ def test_the_loss_of_a_training_is_the_objective_and_coherence():
     (loss, *terms, term), module, info = terms_of(coherent, X, StepRandom(0))
     assert_close(tuple(terms), tuple(paper[1:]))
     H = hidden_activations(module, torch.from_numpy(X), info.last_layer)
-    assert_close(term, coherence(H, 2.0, centred=False))
+    assert_close(term, coherence(H, 2.0))
     variance = H.var(dim=0).mean()
     scale = SCALE_WEIGHT * (variance - 1 - variance.log())
     assert_close(loss, paper[0] + COHERENCE_WEIGHT * term + scale)

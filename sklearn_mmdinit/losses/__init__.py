@@ -5,7 +5,7 @@ mini-batch, by functions of this folder. They take predictions (K, B, d) of K pe
 norms of Jacobians. :func:`coherence` takes hidden activations of positive pairs.
 """
 
-from ._coherence import CoherenceLoss, coherence, logit_correlation
+from ._coherence import CoherenceLoss, coherence
 from ._degenerate import degeneracy, detachment
 from ._uniformity import uniformity
 
@@ -14,6 +14,5 @@ __all__ = [
     "coherence",
     "degeneracy",
     "detachment",
-    "logit_correlation",
     "uniformity",
 ]

@@ -1,98 +1,48 @@
-r"""Coherence, L_coh: a spectral contrastive loss on centred hidden activations.
+r"""Coherence, L_coh: a spectral contrastive loss on nearly non-negative features.
 
 This term is not the paper's; the docstring of ``Coherence`` says what it is for.
 
-A perturbation epsilon of the last layer's weights alone changes a logit at x by :math:`\epsilon
-\cdot h(x)`, where h(x) are the last hidden activations. A bias changes the logits at all inputs
-alike, so that only differences between inputs count. Less their means over the inputs, the changes
-at i and j are Gaussian with the correlation
+Let h be the last hidden activations of an input. Its feature vector holds what lies above their
+mean over the inputs, and a fifth of what lies below; C is the cosine similarity:
 
-.. math:: C_{ij} = \frac{\langle h_i - \bar h, h_j - \bar h \rangle}
-                        {\| h_i - \bar h \| \| h_j - \bar h \|} .
+.. math:: g_i = \mathrm{LeakyReLU}_{0.2} (h_i - \bar h), \qquad
+          C_{ij} = \frac{\langle g_i, g_j \rangle}{\| g_i \| \| g_j \|} .
 
-This is exact, because the last layer is linear in its weights: nothing is sampled, and the scale of
-the perturbation cancels. Gradient descent moves predictions by the neural tangent kernel, of which
-C is the last layer's part, centred and normalised. Without centring, the part that all activations
-share can exceed their differences a hundredfold. In MLPs, whose units are sparse, it does not.
+The part that all activations share can exceed their differences a hundredfold, for instance in
+networks that average over pixels; it does not count here. Features that are not negative are
+orthogonal only if no unit is active in both, so that units come to mark clusters of inputs. With a
+slope of 0 nothing would train how far below the mean an activation lies.
 """
 
 from __future__ import annotations
 
 import torch
 from torch import nn
+from torch.nn.functional import leaky_relu
 
 from .._base.environment import full_precision, in_single_precision
 from .._base.validation import check_argument, numbers
 from ._shared import Piece, with_gradient
 
-# Variances are at least this share of their mean. Without this, the variance of an input whose
+# Slope below the mean. Of 0, 0.1, 0.2, 0.3 and 1 it was the best on held-out images and the digits.
+_SLOPE = 0.2
+# Squared norms are at least this share of their mean. Without this, the norm of an input whose
 # activations are the mean would be 0.
 _LEAST = 1e-6
 
 
 @full_precision()
-def logit_correlation(H: torch.Tensor) -> torch.Tensor:
-    """Cosine similarity of centred activations of each two inputs: C of the coherence loss.
-
-    It is the correlation of the changes of a logit at two inputs, relative to their mean, when the
-    last layer is perturbed. Shifting, rotating or scaling the activations does not change it.
-
-    Parameters
-    ----------
-    H : Tensor of shape (B, n_units)
-        Activations of the last hidden layer: the inputs of the layer that gives the logits.
-
-    Returns
-    -------
-    Tensor of shape (B, B)
-        Between -1 and 1. The diagonal is 1, or about 0 for an input whose activations are the mean.
-
-    Raises
-    ------
-    ValueError
-        If `H` is not valid.
-
-    Examples
-    --------
-    The activations of the first two inputs lie in one direction from the mean, those of the other
-    two in the opposite direction:
-
-    >>> import torch
-    >>> from sklearn_mmdinit.losses import logit_correlation
-    >>> H = torch.tensor([[4.0, 7.0], [3.0, 7.0], [1.0, 7.0], [0.0, 7.0]])
-    >>> logit_correlation(H).round()
-    tensor([[ 1.,  1., -1., -1.],
-            [ 1.,  1., -1., -1.],
-            [-1., -1.,  1.,  1.],
-            [-1., -1.,  1.,  1.]])
-    """
-    G = _directions(H, centred=True)
-    return G @ G.mT
-
-
-def _directions(H: torch.Tensor, centred: bool) -> torch.Tensor:
-    """Rows of norm 1 whose products are C."""
-    if H.ndim != 2 or not H.is_floating_point():
-        shape = f"{H.dtype} of shape {tuple(H.shape)}"
-        raise ValueError(f"H must be floats of shape (n_inputs, n_units), got {shape}")
-    G = in_single_precision(H)
-    if centred:
-        G = G - G.mean(dim=0)
-    variance = G.square().sum(dim=1, keepdim=True)
-    variance = torch.maximum(variance, _LEAST * variance.detach().mean() + _LEAST**2)
-    # If squares overflow float32 this gives NaN, which the training reports; rsqrt would give 0.
-    return G * (variance.sqrt() / variance)
-
-
-@full_precision()
-def coherence(H: torch.Tensor, separation: float = 2.0, centred: bool = True) -> torch.Tensor:
-    r"""Spectral contrastive loss of positive pairs, on centred activations of unit norm (L_coh).
+def coherence(H: torch.Tensor, separation: float = 2.0) -> torch.Tensor:
+    r"""Spectral contrastive loss of positive pairs, on nearly non-negative features (L_coh).
 
     .. math:: 1 - E_i [C_{i i^+}] + \rho \, E_{i \not\sim j} [C_{ij}^2].
 
-    This is the spectral contrastive loss [1]_. With the two ends of random walks on a graph as
-    positive pairs its minimiser spans the leading eigenfunctions of the walk; a larger separation
-    :math:`\rho` keeps more of them. Two augmentations of each example are positive pairs as well.
+    :math:`C_{ij}` is the cosine similarity of :math:`\mathrm{LeakyReLU}_{0.2} (h_i - \bar h)` and
+    :math:`\mathrm{LeakyReLU}_{0.2} (h_j - \bar h)`, where h are activations and :math:`\bar h` is
+    their mean over the inputs. This is the spectral contrastive loss [1]_ on features that are
+    hardly ever negative [2]_. With the two ends of random walks on a graph as positive pairs, its
+    minimiser describes the clusters of the graph; a larger separation :math:`\rho` tells more of
+    them apart. Two augmentations of each example are positive pairs as well.
 
     Parameters
     ----------
@@ -101,16 +51,12 @@ def coherence(H: torch.Tensor, separation: float = 2.0, centred: bool = True) ->
         the second inputs in the same order.
     separation : float, default=2.0
         The weight :math:`\rho` of the pairs that are not positive.
-    centred : bool, default=True
-        Whether the mean over the inputs is subtracted from the activations first. Without this,
-        networks whose activations have much in common learn little, such as those that average
-        over pixels. In MLPs, whose activations are sparse, it makes little difference.
 
     Returns
     -------
     Tensor, scalar
-        Between 0 and ``2 + separation``, and 1 if the activations of an input say nothing about
-        those of any other. Differentiable once with respect to `H`.
+        Between 0 and ``2 + separation``, and 1 if the activations are constant. Differentiable once
+        with respect to `H`.
 
     Raises
     ------
@@ -121,25 +67,34 @@ def coherence(H: torch.Tensor, separation: float = 2.0, centred: bool = True) ->
     ----------
     .. [1] J. Z. HaoChen, C. Wei, A. Gaidon and T. Ma, "Provable Guarantees for
        Self-Supervised Deep Learning with Spectral Contrastive Loss", arXiv 2106.04156, 2021.
+    .. [2] Y. Wang, Q. Zhang, Y. Guo and Y. Wang, "Non-negative Contrastive Learning",
+       arXiv 2403.12459, 2024.
 
     Examples
     --------
-    Two pairs are two opposite directions from their mean. In ``cross`` the second inputs of the two
-    pairs are exchanged:
+    Four pairs, each with a unit of its own. In ``cross`` the second inputs are exchanged:
 
     >>> import torch
     >>> from sklearn_mmdinit.losses import coherence
-    >>> first = torch.eye(2)
+    >>> first = torch.eye(4)
     >>> stay, cross = (torch.cat([first, second]) for second in (first, first.flip(0)))
     >>> [f"{coherence(H):.1f}" for H in (stay, cross)]
-    ['2.0', '4.0']
+    ['0.0', '1.5']
     """
-    G = _directions(H, centred)
+    if H.ndim != 2 or not H.is_floating_point():
+        shape = f"{H.dtype} of shape {tuple(H.shape)}"
+        raise ValueError(f"H must be floats of shape (n_inputs, n_units), got {shape}")
     if len(H) % 2 or len(H) < 4:
         raise ValueError(
             f"H must have 2 n rows for n >= 2 positive pairs, got {len(H)}; pass "
             "torch.cat([first, second])"
         )
+    H = in_single_precision(H)
+    G = leaky_relu(H - H.mean(dim=0), _SLOPE)
+    squared = G.square().sum(dim=1, keepdim=True)
+    squared = torch.maximum(squared, _LEAST * squared.detach().mean() + _LEAST**2)
+    # If squares overflow float32 this gives NaN, which the training reports; rsqrt would give 0.
+    G = G * (squared.sqrt() / squared)
     n = len(H) // 2
     along = (G[:n] * G[n:]).sum(dim=1)
     # The 4 n^2 pairs include each input with itself (C = 1) and both orders of each positive pair.
@@ -163,7 +118,7 @@ class CoherenceLoss(nn.Module):
     >>> from sklearn_mmdinit.losses import CoherenceLoss
     >>> z1 = torch.eye(8)  # embeddings of the first views; of the second views: the same
     >>> f"{CoherenceLoss()(z1, z1):.2f}"
-    '0.04'
+    '0.01'
     """
 
     def __init__(self, separation: float = 2.0) -> None:

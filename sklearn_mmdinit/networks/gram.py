@@ -76,12 +76,7 @@ def gram_layers(module: nn.Module) -> list[Any]:
     It serves an MLP, and an nn.Sequential of nn.Linear, elementwise layers, nn.BatchNorm1d and an
     nn.Flatten before the first nn.Linear, if each layer is there once and the last is nn.Linear.
     """
-    return [] if has_hooks(module) else mlp_layers(module)
-
-
-def mlp_layers(module: nn.Module) -> list[Any]:
-    """The same, also of a module with hooks, which change how it is computed, not what it is."""
-    layers = list(_flat(module))
+    layers = [] if has_hooks(module) else list(_flat(module))
     linears = [i for i, layer in enumerate(layers) if type(layer) is nn.Linear]
     if not linears or linears[-1] != len(layers) - 1:
         return []

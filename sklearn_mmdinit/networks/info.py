@@ -15,7 +15,7 @@ from .._base.random_streams import StepRandom
 from .._base.validation import add_error_context, warn_user
 from ..theta0 import qualified_name
 from .functional import functional_logits
-from .gram import gram_layers, gram_logits, has_hooks, mlp_layers
+from .gram import gram_layers, gram_logits, has_hooks
 from .noise import parameter_stds
 from .passes import TAPPED, hooked
 
@@ -35,8 +35,6 @@ class ModuleInfo:
     by_vmap: bool = True  # False: one network after the other
     n_activations: int = 0  # values that a pass computes for one example
     last_layer: str = ""  # the linear layer that returns the logits; "": none
-    # Whether the mean of features is subtracted. An MLP, whose units are sparse, keeps it.
-    centred: bool = True
     head: tuple[str, ...] = ()  # names of its parameters; empty if another layer shares one
     stateful: bool = False  # whether a pass sets attributes of the module, or runs a user's hooks
 
@@ -83,7 +81,6 @@ def inspect_module(module: nn.Module, X: torch.Tensor, sampler: str = "auto") ->
         n_classes=logits.shape[1],
         sampler="functional" if why else "gram",
         why_functional=why,
-        centred=not mlp_layers(module),
         by_vmap=by_vmap,
         n_activations=-(-n_numbers // len(X)),
         last_layer=last_layer,

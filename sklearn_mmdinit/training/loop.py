@@ -48,7 +48,7 @@ def loss_terms(
             terms = [*paper_terms(config, network, info, X[: config.batch_size], random)]
     if config.coherence is not None:
         H = hidden_activations(network, X, info.last_layer)
-        L_coh = losses.coherence(H, config.coherence.separation, info.centred)
+        L_coh = losses.coherence(H, config.coherence.separation)
         weighted = COHERENCE_WEIGHT * L_coh + SCALE_WEIGHT * scale_penalty(H)
         terms = [weighted + terms[0], *terms[1:], L_coh] if terms else [weighted, L_coh]
     return torch.stack([term for term in terms if term is not None])

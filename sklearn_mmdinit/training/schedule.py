@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 from .state import State
 
-# L_coh if the features of an example tell nothing about those of its neighbour. If all features lie
-# on a line it is the separation.
+# L_coh if features are constant, or if no two examples have any in common.
 _WITHOUT_LEARNING = 1.0
 # L_coh has stopped falling when a mean is less than 3 % below the one before it.
 _LEAST_FALL = 0.03
@@ -85,5 +84,5 @@ def is_still_falling(levels: Sequence[float]) -> bool:
 
 
 def has_converged(levels: Sequence[float]) -> bool:
-    """Whether L_coh has stopped falling, below its value for features that tell nothing."""
+    """Whether L_coh has stopped falling, below its value for features that are constant."""
     return not is_still_falling(levels) and levels[-1] < _WITHOUT_LEARNING
