@@ -40,24 +40,24 @@ class NetClassifier(factories.ExtraParamsMixin, ClassifierMixin, BaseEstimator):
     """Any PyTorch module as a classifier that can start from pre-trained weights.
 
     Trains all parameters that require a gradient by cross entropy. With a validation set it keeps
-    those of the epoch with the lowest validation loss. X may have any shape that the module takes:
-    rows of features, images (n, 1, 28, 28), or, for an ``nn.Embedding``, whole numbers (n, length).
+    the parameters of the epoch with the lowest validation loss. X may have any shape that the
+    module takes: rows of features, images (n, 1, 28, 28), or, for an ``nn.Embedding``, whole
+    numbers (n, length).
 
     Parameters
     ----------
     module : nn.Module or subclass of it, default=None
-        The network, which returns logits (n, n_classes). If it returns a tuple in training mode,
-        as networks with auxiliary outputs do, the first part is trained. An instance is copied and
-        does not change; training without `warm_start_from` starts at its weights. A class is
-        called with the ``module__<name>`` parameters. It also gets ``n_classes``, if it has this
-        argument, and ``n_features``, the number of values of an example, if it has this argument
-        without a default; ``module__n_classes`` and ``module__n_features`` replace these. The
-        network is converted to single precision, unless its ``forward`` casts X to a type of its
-        own. None: the module of the initializer in `warm_start_from`.
+        The network, which returns logits (n, n_classes). If it returns a tuple in training mode, as
+        networks with auxiliary outputs do, the first part is trained. An instance is copied and
+        does not change; training without `warm_start_from` starts at its weights. A class is called
+        with the ``module__<name>`` parameters. It also gets ``n_classes``, if it has this argument,
+        and ``n_features``, the number of values of an example, if it has this argument without a
+        default; ``module__n_classes`` and ``module__n_features`` replace these. The network is
+        converted to single precision. None: the module of the initializer in `warm_start_from`.
     warm_start_from : MMDInitializer, Theta0, str, path-like or None, default=None
         Where training starts:
 
-        - None: from random weights.
+        - None: from random weights, or from those of a module that is an instance.
         - an unfitted initializer: a clone of it pre-trains on the X given to ``fit``. In a
           cross-validation it does so again in each fold. Search its parameters as
           ``warm_start_from__<name>``. If its ``random_state`` is None, it gets a seed from that of
@@ -122,13 +122,14 @@ class NetClassifier(factories.ExtraParamsMixin, ClassifierMixin, BaseEstimator):
     theta0_ : Theta0
         The initial weights.
     initializer_ : MMDInitializer or None
-        The fitted initializer that ``theta0_`` is from, if one was passed.
+        The fitted initializer that ``theta0_`` is from, if `warm_start_from` is an initializer.
     history_ : skorch.history.History
         Skorch's record of each epoch.
     loss_curve_, validation_loss_curve_ : list of float
-        Training loss and validation loss of each epoch; None without validation.
+        Training loss and validation loss of each epoch; the latter is None without validation.
     best_epoch_ : int or None
-        Epoch whose parameters are kept, counted from 0. Without validation this is the last epoch.
+        Epoch whose parameters are kept, counted from 0. Without validation this is the last epoch,
+        and after 0 epochs None.
     best_validation_loss_ : float or None
         Validation loss of that epoch.
     n_iter_ : int
@@ -351,7 +352,7 @@ class NetClassifier(factories.ExtraParamsMixin, ClassifierMixin, BaseEstimator):
             Examples, best standardized. A module may take examples of another shape.
         y : array-like of shape (n_samples,)
             Labels, numbers or strings, of at least two classes; -1 is a class like any other.
-            Examples without a label are for the initializer, which is fitted before.
+            To use examples without a label, fit the initializer on them first.
         sample_weight : array-like of shape (n_samples,), default=None
             Weight of each example, at least 0. The training loss is the weighted mean over the
             examples of a mini-batch, the validation loss the weighted mean over the validation set.
@@ -457,7 +458,7 @@ class MLPClassifier(NetClassifier):
 
     A :class:`NetClassifier` whose module is an :class:`MLP`. From random weights (Glorot uniform)
     the defaults are the fine-tuning protocol of [1]_; from pre-trained weights they are those of
-    "head-first", which `fine_tuning` explains.
+    "head-first", which :class:`NetClassifier` explains.
 
     Parameters
     ----------

@@ -40,9 +40,9 @@ class Coherence(BaseEstimator):
 
     A positive pair is two similar examples: an example and one that a random walk on the
     nearest-neighbour graph of the unlabelled data reaches, or two views of one example (see
-    `n_neighbors`). Let C be the similarity of two examples to the network: the cosine of their last
-    hidden activations, which count little where they are below the mean. With :math:`i \to i^+` a
-    positive pair and :math:`i \not\sim j` any other pair the loss is
+    `n_neighbors`). Let C be how similar the network finds two examples: the cosine of their last
+    hidden activations less the mean, with negative values damped. With :math:`i \to i^+` a positive
+    pair and :math:`i \not\sim j` any other pair the loss is
 
     .. math:: L_{coh} = 1 - E_i [C_{i i^+}] + \rho \, E_{i \not\sim j} [C_{ij}^2].
 
@@ -60,8 +60,8 @@ class Coherence(BaseEstimator):
         Mean number of edges of the walks, from 1 to 10,000. The lengths have a geometric
         distribution.
     batch_size : int, default=256
-        Positive pairs a step, at least 2; capped at n_samples. A step from a DataLoader that is
-        streamed takes one of its mini-batches instead.
+        Positive pairs a step, at least 2; capped at n_samples. If a DataLoader is streamed, a step
+        takes one of its mini-batches instead.
     n_neighbors : int, default=10
         Number of nearest neighbours of each example in the graph. With 0 there is no graph: a
         positive pair is two augmentations of one example, as for photographs, whose neighbours by
@@ -74,24 +74,24 @@ class Coherence(BaseEstimator):
         Number of principal components of X in which neighbours are searched. None: all columns.
         "auto": 50, but all columns if all examples have the same norm, as embeddings of an encoder
         often have; the nearest neighbours are then those with the largest cosine similarity.
-    graph : sparse matrix or None, default=None
+    graph : sparse matrix, ndarray or None, default=None
         A graph of your own instead of the search: similarities (n_samples, n_samples) of the rows
-        given to ``fit``, not negative, and larger for closer rows. Each row may have a scale of its
-        own.
+        given to ``fit``, not negative, and larger for closer rows. Each row of the matrix may have
+        a scale of its own. `n_neighbors` and `n_components` then have no effect.
     embedding : transformer or None, default=None
         Neighbours are searched in the output of this transformer. A clone is fitted to the rows
         that ``fit`` gets, as an array without column names; a
         :class:`~sklearn.frozen.FrozenEstimator` is not fitted. For images, neighbours in
-        :class:`OrientedGradients` more often share a class.
+        :class:`OrientedGradients` more often share a class than neighbours in pixels.
     augmentation : callable or None, default=None
-        A function or nn.Module, such as a transform of torchvision or kornia. It takes a tensor
-        (n, ...) on the device of training, and returns one of the same shape there, each row
-        changed at random in a way that keeps its class. Both rows of every positive pair are
-        augmented in each step. It draws from the global generators, which are seeded in each step
-        and restored. It is called once for the first inputs of all pairs, and once for the second
-        inputs. So even a transform that draws once in a call changes them differently.
-        :class:`RandomAffine` is for drawings and digits, :class:`RandomView` for photographs.
-        Neighbours are those of the unchanged rows.
+        A function or nn.Module, such as a transform of torchvision or kornia. It takes a tensor (n,
+        ...) on the device of training, and returns one of the same shape there, each row changed at
+        random in a way that keeps its class. Both rows of every positive pair are augmented in each
+        step. It must draw from the global generators, which are seeded in each step and restored.
+        It is called once for the first inputs of all pairs, and once for the second inputs. So even
+        a transform that draws once in a call changes the two differently. :class:`RandomAffine` is
+        for drawings and digits, :class:`RandomView` for photographs. Neighbours are those of the
+        unchanged rows.
 
     See Also
     --------
@@ -103,6 +103,10 @@ class Coherence(BaseEstimator):
 
     Notes
     -----
+    Training minimises 16 L_coh plus 0.4 times a penalty that keeps the variance of the activations
+    near 1, and the paper's terms by their weights. In ``history_`` "loss" is this sum and
+    "coherence" L_coh. The two views of a DataLoader are pairs by ``mmd_init_(views=2)``.
+
     Do not choose these parameters by ``MMDInitializer.score``. It is minus the loss, and they
     change what the loss is: scores of different values cannot be compared. Choose them by the
     accuracy of a classifier:
@@ -160,7 +164,7 @@ class Coherence(BaseEstimator):
     # get_params, which scikit-learn would call.
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Get parameters; `deep` adds those of estimators among them."""
+        """Get parameters; `deep` adds the parameters of estimators among the values."""
         params: dict[str, Any] = super().get_params(deep=False)
         own = {n: v for n, v in params.items() if deep and isinstance(v, BaseEstimator)}
         return params | {f"{n}__{k}": v for n, p in own.items() for k, v in p.get_params().items()}

@@ -88,12 +88,14 @@ class EmbeddingClassifier(ClassifierMixin, BaseEstimator):
     each class with the weight p. This is soft k-means that starts from the labelled examples [2]_,
     with a prior for each example.
 
-    Two terms correct for classes whose share among all examples differs from their share of the
-    labels. EM estimates the class shares with which :math:`q_c` fits all examples [3]_; :math:`s_c`
-    is the logarithm of the estimated share over the share of the labels, times 1 - 1 / k, where k
-    is the number of labels of class c. The term with :math:`r_c` favours diverse classes for
-    examples that are far from every mean; b is the value of 1 - 1 / k for the class with the fewest
-    labels.
+    The shift :math:`s_c` corrects for classes whose share among all examples differs from their
+    share of the labels. EM estimates the class shares with which :math:`q_c` fits all examples
+    [3]_; :math:`s_c` is the logarithm of the estimated share over the share of the labels, times
+    1 - 1 / k, where k is the number of labels of class c. The term with :math:`r_c` favours diverse
+    classes for examples that are far from every mean, with b = 1 - 1 / k for the class with the
+    fewest labels; the term with :math:`n_c` keeps large classes from growing.
+
+    Label spreading has ten neighbours, and is left out if no more than ten examples differ.
 
     Attributes
     ----------
@@ -147,7 +149,7 @@ class EmbeddingClassifier(ClassifierMixin, BaseEstimator):
             stays 0.
         y : array-like of shape (n_samples,)
             Labels, numbers or strings, of at least two classes. -1 marks an example without a
-            label; among strings None or NaN does, in an array of dtype object.
+            label. With string labels, use None or NaN in an array of dtype object.
 
         Returns
         -------

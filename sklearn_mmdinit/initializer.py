@@ -74,8 +74,8 @@ class MMDInitializer(
 
     .. math:: L = L_{uni} + \lambda L_{sd} + \xi L_{iod} .
 
-    It makes the predictions of small random perturbations of theta0 uniform over the class simplex
-    for every input, use all classes, and depend on the input.
+    For every input this loss spreads the predictions of randomly perturbed networks evenly over the
+    class simplex. It also makes each network use all classes, and depend on its input.
 
     Parameters
     ----------
@@ -88,15 +88,15 @@ class MMDInitializer(
         or 2. A module that is an instance, or whose class has no argument ``n_classes``, keeps its
         own number of logits. Set it if y holds integers that are not labels, such as targets of a
         regression. It also decides ``Coherence(separation="auto")``. Time and memory of the term
-        L_iod grow with its square; ``detachment_weight=0`` leaves that term out.
+        L_iod grow with its square; ``detachment_weight=0`` omits this term.
     coherence : None, "auto" or Coherence, default=None
         Whether similar examples get similar features. "auto" stands for ``Coherence()``, with fewer
         neighbours if few examples differ. None: the paper's loss.
     max_iter : int or "auto", default="auto"
         Epochs over X. "auto" without coherence: 5. "auto" with coherence: the learning rate is
         constant until the coherence loss, L_coh, stops falling, and for as many steps again if
-        L_coh is then at most 0.5. It decays over the last third of the training. The training has
-        at most 3,000 steps, and at least n_samples / 20, kept between 225 and 3,000. Fewer steps
+        L_coh is then at most 0.5. The rate then decays over the last third of the training. The
+        training has n_samples / 20 steps or more, but 225 at least and 3,000 at most. Fewer steps
         may give weights that are worse than random ones.
     random_state : int, RandomState instance or None, default=None
         Seed of random weights, the order of examples, walks, augmentations, perturbations and
@@ -121,9 +121,9 @@ class MMDInitializer(
         A ``.safetensors`` file to which ``fit`` writes its training once a minute. After a kill or
         an interrupt the same call goes on from there. On a CPU the result is then bit for bit that
         of a training without interruption. A file of other rows, parameters or initial weights
-        raises an error, so each ``fit`` of a search needs a file of its own. A loader is known by
-        its length and first examples, a module by its class and weights, a function by its code:
-        where other code changes, take another file. A checkpoint needs a `random_state`.
+        raises an error, so each ``fit`` of a search needs a file of its own. A loader is recognised
+        by its length and first examples, a module by its class and weights, a function by its code.
+        If you change other code, use another file. A checkpoint needs a `random_state`.
     warm_start : bool, default=False
         Whether ``fit`` of a fitted initializer starts at its theta0, for example when new rows
         have arrived. The learning rate schedule, the optimizer and the graph are new. The network
@@ -138,8 +138,8 @@ class MMDInitializer(
     Other Parameters
     ----------------
     n_perturbations : int or "auto", default="auto"
-        Perturbed networks a step for the paper's terms, the paper's K, and samples of the uniform
-        distribution, its M; at least 2. "auto": 256, with coherence 8. Without effect if
+        Number of perturbed networks in a step, the paper's K, and of samples of the uniform
+        distribution, the paper's M. At least 2. "auto": 256, with coherence 8. Without effect if
         the weights of the terms are 0, as by default with coherence.
     learning_rate_init : float or "auto", default="auto"
         Learning rate of Adam. "auto": 0.0002, with coherence 0.004. With coherence it falls to 2 %
@@ -147,7 +147,7 @@ class MMDInitializer(
     batch_size : int or "auto", default="auto"
         Mini-batch size for the paper's three terms. "auto": 32, with coherence 8. If their weights
         are 0, as by default with coherence, it has no effect: set ``Coherence(batch_size=...)``,
-        the number of pairs a step. It is capped at n_samples, and with coherence at that number.
+        the number of pairs a step. It is capped at n_samples, with coherence at those pairs.
     init : {"xavier", "he"}, default="xavier"
         Random weights at which training starts: Glorot uniform or Kaiming normal (fan-in). Biases
         are 0.
@@ -155,12 +155,12 @@ class MMDInitializer(
         The paper's s: weights are perturbed with standard deviation s / sqrt(n_in), biases with
         s / sqrt(n_out).
     uniformity_weight, degeneracy_weight, detachment_weight : float or "auto", default="auto"
-        Weights of the paper's three terms: of L_uni, which sums nine kernels as in the paper's text
-        (with a weight of 1 / 9 few hidden units die, as the paper reports); of L_sd against
-        degenerate softmax, the paper's :math:`\lambda`; of L_iod against input-output detachment,
-        the paper's :math:`\xi`. "auto": the paper's 1, 0.4 and 1; with coherence 0, because the
-        terms then take most of the time and add nothing once the last layer is fitted first. If
-        all are 0, none of the three terms is computed.
+        Weights of the paper's three terms: of L_uni, which sums nine kernels as the paper's text
+        does (1 / 9 averages them, and only then do few hidden units die, as it reports); of L_sd
+        against degenerate softmax, the paper's :math:`\lambda`; of L_iod against input-output
+        detachment, the paper's :math:`\xi`. "auto": the paper's 1, 0.4 and 1; with coherence 0,
+        because the terms then take most of the time and add nothing once the last layer is fitted
+        first. If all are 0, none of the three terms is computed.
     **module__params : dict
         ``module__<name>``: arguments of the class in `module`.
 
@@ -176,8 +176,8 @@ class MMDInitializer(
         window ended. The others are means over the window of "loss" and of the terms that were
         computed: "uniformity", "degeneracy", "detachment" and "coherence". Without coherence
         theta0 is the parameters at the end of the window with the lowest loss; with coherence, at
-        the end of training, or of the best window before a NaN. The last window may have fewer
-        steps.
+        the end of training, or at the end of the best window if the loss became NaN. The last
+        window may have fewer steps.
     loss_curve_, best_loss_ : list of float, float
         Mean loss of each window, and the lowest of a complete window (if none is complete: the only
         mean).
@@ -186,12 +186,12 @@ class MMDInitializer(
     embedding_ : estimator or None
         The ``coherence.embedding``, fitted.
     converged_ : bool or None
-        Whether L_coh had stopped falling, below 1, when the learning rate began to fall. False
-        also if there were too few steps to judge. None without coherence.
+        Whether L_coh was below 1 and steady when the learning rate began to decay. False also if
+        there were too few steps to judge. None without coherence.
     config_ : Config
         Settings of the training, with "auto" resolved.
     sampler_ : str
-        "gram" or "functional".
+        "gram" or "functional", see :class:`MMDObjective`.
     why_functional_ : str
         Why the sampler is "functional"; empty for "gram".
     n_iter_ : int
@@ -294,7 +294,7 @@ class MMDInitializer(
         self._set_keywords(module__params)
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters, those of the coherence and of the module's class among them.
+        """Set parameters, including those of the coherence and of the module's class.
 
         Parameters
         ----------
@@ -304,7 +304,7 @@ class MMDInitializer(
         Returns
         -------
         self : estimator
-            This one.
+            The initializer itself.
         """
         prefix = "coherence__"
         nested = {n.removeprefix(prefix): v for n, v in params.items() if n.startswith(prefix)}
@@ -360,8 +360,8 @@ class MMDInitializer(
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Unlabelled examples, best standardized: at least two, and hundreds to learn from. A
-            NumPy memory map of floats may be larger than memory. A module may take examples of
+            Unlabelled examples, preferably standardized. At least two; hundreds to learn anything.
+            A NumPy memory map of floats may be larger than memory. A module may take examples of
             another shape.
         y : array-like of shape (n_samples,), default=None
             Labels. Only the number of classes is used, and only if ``n_classes`` is "auto".
@@ -373,7 +373,7 @@ class MMDInitializer(
 
         Raises
         ------
-        ValueError
+        TypeError, ValueError
             If X or a parameter is not valid, if the loss is not finite in the first window, or if
             the checkpoint is damaged or of other data, parameters or initial weights.
         OSError
@@ -468,7 +468,7 @@ class MMDInitializer(
 
     @without_caller_settings()
     def transform(self, X: Any) -> np.ndarray:
-        """The features of X: the last hidden activations at theta0, each example with unit norm.
+        """The features of X: last hidden activations at theta0, less their mean, with unit norm.
 
         Parameters
         ----------

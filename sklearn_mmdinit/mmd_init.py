@@ -36,7 +36,7 @@ def mmd_init_(
     ``requires_grad`` of its parameters do not change. After an error or an interrupt (Ctrl-C) the
     module is unchanged, and with a ``checkpoint`` the same call continues the training.
 
-    The module holds the result, and the function returns the history: keep the weights by
+    The module holds the result, and the function returns the history: save the weights with
     ``torch.save(module.state_dict(), path)``, or train the module on.
 
     Parameters
@@ -67,7 +67,7 @@ def mmd_init_(
     Returns
     -------
     history : list of dict
-        Means of the loss and its terms over each window that ended at "step". The last window may
+        Means of the loss and its terms for each window, which ends at "step". The last window may
         have fewer steps.
 
     Raises
@@ -75,8 +75,12 @@ def mmd_init_(
     TypeError
         If `module` is no instance of nn.Module, or the data give no tensors.
     ValueError
-        If a parameter or the data are not valid, the module cannot be perturbed, or a block of
-        autocast has float16.
+        If a parameter or the data are not valid, the module cannot be perturbed, or the call is
+        inside ``torch.autocast`` with float16.
+    OSError
+        If the checkpoint cannot be written.
+    RuntimeError
+        If the module was made in inference mode.
 
     See Also
     --------
@@ -85,29 +89,31 @@ def mmd_init_(
 
     Notes
     -----
+    The module is inspected on the first 2,048 examples, or on fewer if they are large. The scale
+    of the data is measured on them too.
+
     With a coherence, a step takes a whole mini-batch of a streamed loader. Mini-batches smaller
-    than the largest one read before training are skipped. ``coherence.batch_size`` is used only for
-    an IterableDataset without a DataLoader. The paper's terms use the first ``batch_size`` examples
-    of each mini-batch. Without a coherence, each mini-batch is split into mini-batches of
-    ``batch_size``, and incomplete ones are skipped. Let the loader shuffle, so that each epoch
-    skips other examples.
+    than the largest one of the inspection are skipped. Of what is streamed,
+    ``coherence.batch_size`` is used only for an IterableDataset without a DataLoader. The paper's
+    terms use the first ``batch_size`` examples of each mini-batch. Without a coherence, each
+    mini-batch is split into mini-batches of ``batch_size``, and incomplete ones are skipped. Let
+    the loader shuffle, so that each epoch skips other examples.
 
     The loader decides order, shuffling, workers and augmentation. While it is read, the global
     generators of PyTorch, Python and NumPy, and the loader's own, are seeded from `random_state`;
     afterwards they are as before. Two calls with one seed then learn the same weights, unless
     ``persistent_workers=True`` keeps the random state of workers.
 
-    In ``with torch.autocast(device, torch.bfloat16):`` the module computes in bfloat16. It must
-    name the device of training: a block for another one has no effect. Losses and weights stay in
-    float32. TF32, the settings of cuDNN and the memory format of the module stay as they are.
+    In ``with torch.autocast(device, torch.bfloat16):`` the module computes in bfloat16. The block
+    must name the device of training; for another device it has no effect. Losses and weights stay
+    in float32. TF32, the settings of cuDNN and the memory format of the module stay as they are.
     ``MMDInitializer.fit`` always computes in float32.
 
     Under ``torchrun`` each process trains alone: gradients are not averaged over ranks. Call it in
     one process beforehand and load its weights, or write a loop with
     :class:`~sklearn_mmdinit.losses.CoherenceLoss`.
 
-    The module is inspected on the first 2,048 examples, or on fewer if they are large. The scale
-    of the data is measured on them too. With a coherence, ``max_iter="auto"`` also works for a
+    With a coherence, ``max_iter="auto"`` also works for a
     loader without a length: training takes 3,000 steps. Other values of ``max_iter`` count epochs,
     so each pass must end. With ``max_iter=1`` and no length the learning rate does not fall.
 

@@ -55,9 +55,9 @@ class MMDTerms(NamedTuple):
 class MMDObjective(nn.Module):
     r"""The pre-training loss of Lee & Cho (2023) for any module, for training loops of your own.
 
-    Eq. (final_loss) of Lee & Cho, :math:`L = L_{uni} + \lambda L_{sd} + \xi L_{iod}`, at the
-    parameters that the module has. Each call draws K networks around the module and takes the
-    predictions of each for the whole mini-batch. The defaults are the paper's values.
+    The final loss of Lee & Cho, :math:`L = L_{uni} + \lambda L_{sd} + \xi L_{iod}`, at the
+    parameters that the module has. Each call draws K networks around the module, and each predicts
+    the whole mini-batch. The defaults are the paper's values.
 
     Parameters
     ----------
@@ -75,13 +75,14 @@ class MMDObjective(nn.Module):
         s / sqrt(n_out). Parameters that require no gradient are not perturbed.
     sampler : {"auto", "gram", "functional"}, default="auto"
         How the networks are drawn; their distribution is the same. "gram" draws the outputs of
-        layers and serves an :class:`MLP` and an nn.Sequential of nn.Linear and elementwise layers.
+        layers and serves an :class:`MLP` and an nn.Sequential of nn.Linear, elementwise layers,
+        nn.BatchNorm1d and an nn.Flatten at the beginning.
         "functional" draws the parameters and serves any module, by :func:`torch.func.vmap`, or one
         network after the other where vmap fails. "auto" takes "gram" where it serves.
     generator : torch.Generator or None, default=None
         A generator on the CPU. It seeds the perturbations of each call, also those on a GPU. None:
-        PyTorch's global one, from which dropout always draws. Under ``torchrun`` give each rank a
-        different seed.
+        PyTorch's global one. Dropout always uses the global one. Under ``torchrun`` give each rank
+        a different seed.
 
     Raises
     ------
@@ -186,10 +187,10 @@ class MMDObjective(nn.Module):
         TypeError
             If `module` is no nn.Module or is a DistributedDataParallel, or `X` is no tensor.
         ValueError
-            If `X` has no examples or the module returns no logits. If ``detachment_weight`` is
-            above 0, and the logits depend neither on an input of floats nor on an nn.Linear,
-            nn.Embedding or convolution before the last layer. Errors of the module itself keep
-            their type, with a note.
+            If `X` has no examples, the module returns no logits, or ``detachment_weight`` is above
+            0 and the logits depend on neither a floating-point input nor an nn.Linear, nn.Embedding
+            or convolution before the last layer. Errors of the module itself keep their type, with
+            a note.
         """
         terms = self._terms
         # Double backward cannot be compiled. A decorator would always import the compiler.

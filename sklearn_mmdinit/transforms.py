@@ -121,8 +121,8 @@ class RandomAffine(BaseEstimator, nn.Module):
     image_shape : tuple of int or None, default=None
         Shape of the image in a flat row: (height, width), (channels, height, width) or (height,
         width, channels). Not needed for rows of 64 or 784 pixels, 8 x 8 or 28 x 28, nor if the
-        images of X have two axes, (height, width), or three. The last of three axes counts channels
-        if it has at most 4 values and the first axis has more than 4; else the first axis does.
+        images of X have two axes, (height, width), or three. Of three axes the first counts
+        channels, unless it has more than 4 values and the last at most 4.
 
     See Also
     --------
@@ -217,8 +217,8 @@ class RandomView(BaseEstimator, nn.Module):
     """Random views of photographs, much like those of SimCLR, for ``Coherence(augmentation=)``.
 
     A random part of each image is enlarged to the size of the image. About half of the images are
-    mirrored. Then brightness, contrast, saturation and hue change, and some images become grey. Of
-    grey images, which have one channel, only brightness and contrast change.
+    mirrored. Then brightness, contrast, saturation and hue change, and some images become grey. In
+    images of one channel only brightness and contrast change.
     Each image gets its own amounts, as in SimCLR [1]_. All is computed on the device of the images.
 
     Parameters
@@ -374,7 +374,8 @@ class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     r"""HOG features, histograms of oriented gradients [1]_, for ``Coherence(embedding=)``.
 
     An image is cut into square cells. The histogram :math:`h` of a cell adds up the norms of the
-    gradients of the pixels near it, each in the two nearest of ``n_orientations`` directions. It is
+    gradients of the pixels near it, each divided between the two nearest of ``n_orientations``
+    directions. It is
     then normalized, so that faint edges count as much as strong ones,
 
     .. math:: h / (\lVert h \rVert + \text{floor} \cdot m)
@@ -392,8 +393,8 @@ class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         Number of directions over the full circle, at least 2: an edge from dark to light differs
         from one from light to dark.
     floor : float, default=0.3
-        At least 0. Normalization strengthens faint edges, but not those that are much fainter than
-        this share of the image's mean.
+        How faint an edge may be, as a share of the image's mean, and still be strengthened by the
+        normalization; at least 0.
     image_shape : tuple of int or None, default=None
         As :class:`RandomAffine` takes it. At each pixel the channel with the largest gradient is
         used.

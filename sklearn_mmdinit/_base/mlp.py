@@ -33,7 +33,7 @@ class MLP(nn.Module):
     ----------
     n_features : int
         Number of inputs.
-    hidden_layer_sizes : sequence of int
+    hidden_layer_sizes : int or sequence of int
         Number of units of each hidden layer.
     n_classes : int
         Number of logits.

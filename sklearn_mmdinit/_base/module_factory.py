@@ -142,12 +142,12 @@ class ExtraParamsMixin:
         vars(self).update(keywords)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Get parameters, with those beyond the signature; `deep` adds those of its parts."""
+        """Get parameters, including ``module__<name>``; `deep` adds nested ones."""
         in_signature: dict[str, Any] = super().get_params(deep)  # type: ignore[misc]
         return {n: v for n, v in vars(self).items() if self._is_keyword(n)} | in_signature
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters, with those beyond the signature."""
+        """Set parameters, including ``module__<name>``."""
         beyond = {name: params.pop(name) for name in [*params] if self._is_keyword(name)}
         super().set_params(**params)  # type: ignore[misc]
         vars(self).update(beyond)

@@ -98,9 +98,10 @@ def _fit_layer_(layer: Any, H: np.ndarray, y: np.ndarray, weights: np.ndarray | 
 def linear_probe_(module: nn.Module, X: Any, y: Any) -> nn.Module:
     """Fit the last layer of a module to few labelled examples, in place: linear probing.
 
-    A regularised logistic regression on the layer's inputs gives its weights. Then train all
-    layers at a small learning rate, such as 1e-4. If a pre-trained module is fine-tuned with a
-    random last layer, it loses much of what it has learned. :class:`NetClassifier` does both steps.
+    A regularised logistic regression on the layer's inputs gives its weights. Afterwards, train all
+    layers yourself at a small learning rate, such as 1e-4, or use :class:`NetClassifier`, which
+    does both. If a pre-trained module is fine-tuned with a random last layer, it loses much of what
+    it has learned.
 
     Parameters
     ----------

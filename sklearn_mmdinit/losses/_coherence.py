@@ -42,7 +42,7 @@ def coherence(H: torch.Tensor, separation: float = 2.0) -> torch.Tensor:
     their mean over the inputs. This is the spectral contrastive loss [1]_ on features that are
     hardly ever negative [2]_. With the two ends of random walks on a graph as positive pairs, its
     minimiser describes the clusters of the graph; a larger separation :math:`\rho` tells more of
-    them apart. Two augmentations of each example are positive pairs as well.
+    them apart. Two augmentations of each example may serve as pairs instead.
 
     Parameters
     ----------

@@ -20,8 +20,8 @@ _TINY = 1e-12
 def degeneracy(P: torch.Tensor) -> torch.Tensor:
     r"""Penalty for networks that do not use all classes (L_sd).
 
-    It is the mean distance of the predictions of a network to the one-hot vector that is farthest
-    from them,
+    It is the mean distance of the predictions f of a network to the one-hot vector :math:`v_i` that
+    is farthest from them, less :math:`1/\sqrt d`, and at least 0,
 
     :math:`E_\epsilon [\max\{\max_i E_x \|v_i - f_\epsilon(x)\|, 1/\sqrt d\} - 1/\sqrt d]`.
 
@@ -33,7 +33,7 @@ def degeneracy(P: torch.Tensor) -> torch.Tensor:
     Returns
     -------
     Tensor, scalar
-        Eq. (underclass_loss) of the paper. It is smallest where all predictions are 1/d: 0 for two
+        The paper's underclass loss. It is smallest where all predictions are 1/d: 0 for two
         classes, sqrt(1 - 1/d) - 1/sqrt(d) for more, which is 0.632 for ten. Predictions drawn
         uniformly from the simplex give 0.67 for ten classes. A network that always predicts one
         class gives sqrt(2) - 1/sqrt(d), which is 1.098 for ten.
@@ -61,7 +61,8 @@ def degeneracy(P: torch.Tensor) -> torch.Tensor:
 def detachment(norms: torch.Tensor) -> torch.Tensor:
     r"""Penalty for predictions that do not depend on the input (L_iod).
 
-    It is how far the Jacobians of the logits are from unit norm, at the worst layer,
+    For each logit i it is the squared difference from 1 of the norm of its Jacobian, with respect
+    to the layer l where this difference is largest,
 
     :math:`E_x [\frac 1 d \sum_i \max_l (1 - \|J_i^{(l:L)}(x_l)\|)^2]`.
 
@@ -74,7 +75,7 @@ def detachment(norms: torch.Tensor) -> torch.Tensor:
     Returns
     -------
     Tensor, scalar
-        Eq. (iod_loss) of the paper; 0 where all norms are 1.
+        The paper's third term; 0 where all norms are 1.
 
     Raises
     ------

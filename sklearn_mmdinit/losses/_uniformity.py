@@ -37,9 +37,9 @@ from ._shared import (
 
 @full_precision()
 def uniformity(P: torch.Tensor, U: torch.Tensor) -> torch.Tensor:
-    r"""Distance of the predictions for each input from uniform class probabilities (L_uni).
+    r"""Distance between the predictions for an input and the uniform distribution on the simplex.
 
-    It is the maximum mean discrepancy (MMD), averaged over the inputs.
+    L_uni, the squared maximum mean discrepancy (MMD), averaged over the inputs.
 
     Parameters
     ----------
@@ -51,8 +51,8 @@ def uniformity(P: torch.Tensor, U: torch.Tensor) -> torch.Tensor:
     Returns
     -------
     Tensor, scalar
-        Eq. (uniformity_loss) of the paper, float32 or float64. It is differentiable once with
-        respect to `P`, with the median bandwidth as a constant.
+        The paper's uniformity loss, float32 or float64. It is differentiable once with respect to
+        `P`; the bandwidth of the kernels, a median distance, counts as a constant.
 
     Raises
     ------
