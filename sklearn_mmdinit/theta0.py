@@ -27,7 +27,7 @@ from torch import nn
 from ._base.environment import own_generators
 from ._base.mlp import MLP
 from ._base.module_factory import uncompiled
-from ._base.validation import check_argument, repr_without_address, shortened
+from ._base.validation import add_error_context, check_argument, repr_without_address, shortened
 
 __all__ = ["Theta0"]
 
@@ -124,8 +124,7 @@ class Theta0:
     Raises
     ------
     ValueError
-        If the arrays do not fit the architecture, or one holds NaN (or infinity, in an
-        :class:`MLP`).
+        If the arrays do not fit the architecture.
 
     Examples
     --------
@@ -152,10 +151,6 @@ class Theta0:
             valid = f"the names and shapes of the arrays of {self.architecture.module}"
             got = shortened(str(sorted(shapes.items())))
             raise ValueError(f"arrays must have {valid}, got {got}")
-        for name, array in arrays.items():
-            # Another module may have a mask of -inf.
-            if np.isnan(array).any() or (self.architecture.is_perceptron and np.isinf(array).any()):
-                raise ValueError(f"array {name!r} holds NaN or infinity")
         for name in _ROW_KEYS:
             if (of_rows := getattr(self, name)) is not None:
                 object.__setattr__(self, name, _read_only(of_rows))
@@ -180,22 +175,19 @@ class Theta0:
         return [np.copy(bias) for bias in self._of_layers("bias")]
 
     def _of_layers(self, name: str) -> list[np.ndarray]:
-        if not self.architecture.is_perceptron:
-            module = self.architecture.module
-            raise AttributeError(f"only an MLP has coefs and intercepts, not {module}; use arrays")
-        n_layers = len(self.architecture.keywords["hidden_layer_sizes"]) + 1
+        n_layers = len(self._keywords_of_mlp()["hidden_layer_sizes"]) + 1
         return [self.arrays[f"linears.{layer}.{name}"] for layer in range(n_layers)]
 
-    def to_module(self) -> nn.Module:
-        """A new :class:`MLP` with these parameters; a ValueError for any other module."""
+    def _keywords_of_mlp(self) -> dict[str, Any]:
         if not self.architecture.is_perceptron:
-            name = self.architecture.module
-            raise ValueError(
-                f"theta0 has only the arrays of the module {name}, not its class: use to_module() "
-                "of the initializer"
-            )
+            name, hint = self.architecture.module, "use arrays, or to_module() of the initializer"
+            raise AttributeError(f"theta0 is not of an MLP but of the module {name}: {hint}")
+        return self.architecture.keywords
+
+    def to_module(self) -> nn.Module:
+        """A new :class:`MLP` with these parameters; an AttributeError for any other module."""
         with own_generators():
-            module = MLP(**self.architecture.keywords)
+            module = MLP(**self._keywords_of_mlp())
         put_arrays_(module, self.arrays)
         return module
 
@@ -247,9 +239,6 @@ class Theta0:
             If the file is damaged or holds no theta0.
         """
         arrays, texts = read_whole(checked_path(path))
-        if TRAINING_KEY in texts:
-            hint = "call fit with this file as checkpoint, then theta0_.save(path)"
-            raise ValueError(f"{str(path)!r} is a checkpoint of a training, not a theta0: {hint}")
         try:
             architecture, of_rows = Architecture(**json.loads(texts[_KEY])), {}
             for name, key in _ROW_KEYS.items():
@@ -258,16 +247,15 @@ class Theta0:
                     of_rows[name] = numbers.reshape(architecture.input_shape)
             return cls(architecture, arrays, **of_rows)
         except PARSE_ERRORS as error:
-            why = shortened(str(error))
-            raise ValueError(f"{str(path)!r} holds no theta0 of this version ({why})") from error
+            what = "a checkpoint" if TRAINING_KEY in texts else shortened(str(error))
+            raise ValueError(f"{str(path)!r} holds no theta0 of this version: {what}") from error
 
 
 def _read_only(array: Any) -> np.ndarray:
     """A read-only view of an array in C order; floats are converted to float32."""
     numbers = np.asarray(array, order="C")
     if numbers.dtype.kind == "f":
-        with np.errstate(over="ignore"):  # an error reports infinity
-            numbers = numbers.astype(np.float32, copy=False)
+        numbers = numbers.astype(np.float32, copy=False)
     view = numbers.view()
     view.flags.writeable = False
     return view
@@ -294,36 +282,27 @@ def set_theta0_(module: nn.Module, theta0: Theta0) -> None:
     """Copy theta0 into a module of its class, in place."""
     module = uncompiled(module)
     name, expected = qualified_name(module), theta0.architecture.module
+    if isinstance(module, MLP):  # arrays do not show the activation
+        name += f" with activation={module.keywords['activation']!r}"
+        expected += f" with activation={theta0.architecture.keywords.get('activation')!r}"
     if name != expected:
         raise ValueError(f"theta0 is for the module {expected}, but the module here is {name}")
-    if isinstance(module, MLP):  # arrays do not show the activation
-        name, expected = module.keywords["activation"], theta0.architecture.keywords["activation"]
-        if name != expected:
-            raise ValueError(f"theta0 is for an MLP with activation={expected!r}, not {name!r}")
-    put_arrays_(module, theta0.arrays)
+    with add_error_context("theta0 is of another network: use the one that was pre-trained"):
+        put_arrays_(module, theta0.arrays)
 
 
 def put_arrays_(module: nn.Module, arrays: Mapping[str, np.ndarray]) -> None:
-    """Copy arrays into a module, in place; a ValueError names the first that does not fit."""
-    state = {n: v for n, v in module.state_dict().items() if isinstance(v, torch.Tensor)}
-    for key in {**arrays, **state}:
-        here, there = (
-            f"has shape {tuple(of[key].shape)}" if key in of else "is not there"
-            for of in (arrays, state)
-        )
-        if here != there:
-            name = qualified_name(module)
-            raise ValueError(
-                f"theta0 does not fit the module {name}: {key!r} {here} in theta0, and {there} in "
-                "the module; use the module that was pre-trained"
-            )
+    """Copy arrays into a module, in place; PyTorch's RuntimeError names those that do not fit."""
+    state = module.state_dict()  # a module may add values of other types
     # tensor() copies: in a worker process the arrays may be read-only memory maps.
     new = {key: torch.tensor(array, device="cpu") for key, array in arrays.items()}
     for key, value in new.items():
-        if (old := state[key]).dtype == torch.float64:
+        old = state.get(key, value)
+        if old.dtype == torch.float64 and old.shape == value.shape:
             # A float64 value of the module stays as it is if theta0 holds it rounded to float32.
             new[key] = torch.where(value.to(old) == old.float(), old, value.to(old))
-    module.load_state_dict(new, strict=False)
+    others = {key: value for key, value in state.items() if not isinstance(value, torch.Tensor)}
+    module.load_state_dict(others | new)
 
 
 def write_whole(path: Path, arrays: Mapping[str, np.ndarray], texts: Mapping[str, str]) -> None:
@@ -333,8 +312,6 @@ def write_whole(path: Path, arrays: Mapping[str, np.ndarray], texts: Mapping[str
     try:
         partial.write_bytes(data)
         os.replace(partial, path)
-    except OSError as error:
-        raise OSError(error.errno, f"{path} cannot be written: {error.strerror}") from error
     finally:  # after an interrupt too
         partial.unlink(missing_ok=True)
 

@@ -14,7 +14,7 @@ from torch import nn
 
 from ._base.mlp import MLP
 from ._base.module_factory import ModuleFactory, factory_of_initializer
-from ._base.validation import shortened
+from ._base.validation import add_error_context, shortened
 from .initializer import MMDInitializer
 from .networks.builder import fresh_theta0, module_to_train, takes_integers
 from .networks.info import own_parameters
@@ -58,7 +58,7 @@ def factory_of(source: Source, n_features: int, n_classes: int, seed: int) -> Mo
 def mlp_factory(
     source: Source, chosen: Mapping[str, Any], n_features: int, n_classes: int, seed: int
 ) -> ModuleFactory:
-    """The factory of an MLP: the source's, which must agree with the `chosen` keywords."""
+    """The factory of an MLP: the source's, with the `chosen` keywords."""
     sizes = {"n_features": n_features, "n_classes": n_classes}
     if source is None:
         # The widths are the paper's.
@@ -69,14 +69,7 @@ def mlp_factory(
             f"warm_start_from={shortened(repr(source))} is not for a multi-layer perceptron, which "
             "MLPClassifier needs; use NetClassifier"
         )
-    for name, value in chosen.items():
-        if not np.array_equal(value, has := factory.keywords[name]):
-            raise ValueError(
-                f"{name}={value!r}, but warm_start_from has {name}={has!r}: leave {name} out of "
-                "the classifier, or pre-train with this value; with an unfitted initializer a "
-                f"search sets it as warm_start_from__{name}"
-            )
-    return ModuleFactory(MLP, {**factory.keywords, **sizes}, seed)
+    return ModuleFactory(MLP, {**factory.keywords, **chosen, **sizes}, seed)
 
 
 @dataclass(frozen=True)
@@ -153,8 +146,5 @@ def _check_will_fit(
     """Raise an error, before it learns, if an initializer's weights will not fit a module."""
     factory = factory_of(initializer, int(np.prod(input_shape)), n_classes, 0)
     assert factory is not None
-    try:
+    with add_error_context("the initializer in warm_start_from is of another module"):
         set_theta0_(module, fresh_theta0(factory, factory.build(), input_shape))
-    except ValueError as error:
-        error.add_note("the initializer in warm_start_from would learn weights for another module")
-        raise

@@ -204,7 +204,7 @@ def test_what_was_learned_is_kept_where_the_file_cannot_be_written(path):
             path.parent.rename(path.parent.with_name("unplugged"))
 
     init = tiny(checkpoint=path)
-    with before_steps(unplug), pytest.warns(UserWarning, match="cannot be written"):
+    with before_steps(unplug), pytest.warns(UserWarning, match="not saved: .*No such file"):
         init.fit(X)
     assert init.history_[-1]["step"] == PASSES * STEPS
 
@@ -290,7 +290,7 @@ def test_another_process_finds_the_same_training(path):
 
 @pytest.mark.parametrize("folder", ["missing", "/proc"])
 def test_a_path_that_cannot_be_written_is_an_error_before_the_first_step(folder):
-    with pytest.raises(OSError, match=f"{folder}/x.safetensors"), at_most(0):
+    with pytest.raises(OSError, match=f"{folder}/.x.safetensors"), at_most(0):
         tiny(checkpoint=f"{folder}/x.safetensors").fit(X)
 
 
@@ -304,8 +304,9 @@ def test_a_damaged_checkpoint_is_refused_and_left_alone(path):
     init.theta0_.save(path)
     for content in [*wrong, path.read_bytes(), b"{}", b"not ours"]:
         path.write_bytes(content)
-        with pytest.raises(ValueError, match=r"training\.safetensors"):
+        with pytest.raises((ValueError, KeyError)) as caught:
             tiny(checkpoint=path, max_iter=1).fit(X)
+        assert "training.safetensors cannot be read" in caught.value.__notes__[-1]
         assert path.read_bytes() == content
 
 

@@ -54,7 +54,7 @@ class Checkpointer:
             self.write()
         except OSError as error:
             warn_user(
-                f"The last steps were not saved: checkpoint {error.strerror}. A fit that has ended "
+                f"The last steps were not saved: {error}. A fit that has ended "
                 "keeps its weights; after an interrupt, the same call repeats these steps"
             )
 
@@ -76,12 +76,10 @@ class Checkpointer:
         self.due = time.monotonic() + _SECONDS_BETWEEN_WRITES
 
     def _read(self, path: Path, fresh: State) -> State:
-        try:
+        remedy = "delete the file and call fit again, or pass another path"
+        with add_error_context(f"checkpoint {path} cannot be read; {remedy}"):
             arrays, texts = read_whole(path)
             text = texts[TRAINING_KEY]
-        except (ValueError, KeyError) as error:
-            remedy = "delete the file and call fit again, or pass another path"
-            raise ValueError(f"checkpoint {path} cannot be read ({error!r}); {remedy}") from error
         kept = json.loads(text, object_hook=lambda d: arrays[d[_ARRAY]] if _ARRAY in d else d)
         if kept["digest"] != self.digest:
             raise ValueError(
