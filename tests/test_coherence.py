@@ -196,7 +196,6 @@ def test_the_inputs_of_pairs_are_tensors_with_draws_of_their_own():
     [
         (lambda x: x[1:], ValueError, r"a tensor like the one given, \(64, 64\)"),
         (lambda x: x.long(), ValueError, r"got \(64, 64\) of torch.int64"),
-        (lambda x: x / 0, ValueError, "returned NaN or infinity"),
         (lambda x: x.numpy(), TypeError, "must return a tensor .*, got ndarray"),
         (nn.Linear(3, 3), RuntimeError, r"was given a tensor .*\(64, 64\) of .* on cpu"),
     ],

@@ -341,21 +341,18 @@ def test_a_checkpoint_of_one_view_is_not_one_of_two(tmp_path):
 
 
 PAIRS, PCA_GRAPH = {"coherence": "auto", "views": 2}, Coherence(embedding=PCA(2))
-NOT_FINITE = IMAGES.clone()
-NOT_FINITE[37, 0, 3, 4] = torch.nan
 NO_STREAM = {
     "a DataLoader, got a generator": (x for x in IMAGES.split(16)),
     "or a DataLoader, got a _Single": iter(DataLoader(IMAGES, 16)),
     r"dict_values;.* DataLoader\(dataset, batch_size=None": {0: IMAGES[:16]}.values(),
-    r"got {'image': a tensor \(1, 1, 8, 8\).*collate_fn, such as": DataLoader(
+    r"got {'image': 'torch.float32 \[1, 1, 8, 8\]'}.*collate_fn, such as": DataLoader(
         [{"image": IMAGES[0]}]
     ),
-    r"got \({'image': a tensor .*}, a": DataLoader([({"image": IMAGES[0]}, 0)]),
-    "got a dict; of several items pass the one": {"image": IMAGES},
+    r"got \[{'image': 'torch.float32 .*'}, 'torch.int64": DataLoader([({"image": IMAGES[0]}, 0)]),
+    "got a dict; wrap another loader": {"image": IMAGES},
     "got NoneType.*collate_fn": DataLoader(IMAGES, 16, collate_fn=lambda items: None),
 }
 LEFT = iter(IMAGES)
-AT_ONCE_NOT_FINITE = Stream(lambda epoch: IMAGES if epoch == 0 else NOT_FINITE / 0)
 NO_EXAMPLES = {
     "ran out .*epoch 2 .*let __iter__ .* return a new iterator": DataLoader(
         Stream(lambda epoch: LEFT), 16
@@ -363,13 +360,9 @@ NO_EXAMPLES = {
     "gives no examples": DataLoader(Stream(lambda _: []), 16),
     "Stream cannot be read": Stream(lambda _: []),
     "TensorDataset cannot be read": TensorDataset(IMAGES[:0]),
-    r"\(1, 8, 8\).*\(1, 6, 6\).*DataLoader cannot be read": DataLoader(
-        [*IMAGES[:32], *torch.zeros(16, 1, 6, 6)], 16
-    ),
     "mini-batches of one example.*DataLoader": DataLoader(IMAGES),
     "no examples; with drop_last=True .*fewer than": DataLoader(IMAGES, 100, drop_last=True),
-    "example 5 .*NaN.*mini-batch 2 of epoch 1": DataLoader(NOT_FINITE, 16),
-    "example 0 of .*NaN, infinity.* mini-batch 0 of epoch 2": DataLoader(AT_ONCE_NOT_FINITE, 16),
+    "Input X contains infinity": DataLoader(IMAGES / 0, 16),
 }
 NESTED = DataLoader([((IMAGES[0], IMAGES[0]), 0)], 1)
 OF_TWO_SIZES = DataLoader(TensorDataset(IMAGES, IMAGES[..., 1:]), 16)
@@ -378,13 +371,13 @@ REFUSED = [
     *((data, {}, ValueError, words) for words, data in NO_EXAMPLES.items()),
     (Stream(None), {"max_iter": -1}, ValueError, "max_iter"),  # and not after a long reading
     (DataLoader(IMAGES, 16), {"coherence": RING}, ValueError, "pass its Dataset"),
-    (NESTED, PAIRS, TypeError, r"must give \(a, b, ...\).*got \(\(a tensor \(1, 1, 8, 8\)"),
-    (OF_TWO_SIZES, PAIRS, TypeError, r"alike, got .*\(16, 1, 8, 8\) of .*\(16, 1, 8, 7\)"),
-    (DataLoader(IMAGES, 16), PAIRS, TypeError, r"\(a, b, ...\).*got a tensor \(16, 1"),
+    (NESTED, PAIRS, TypeError, r"must give \(a, b, ...\).*got \[\['torch.float32 \[1, 1, 8, 8\]"),
+    (OF_TWO_SIZES, PAIRS, TypeError, r"alike, got .*\[16, 1, 8, 8\].*\[16, 1, 8, 7\]"),
+    (DataLoader(IMAGES, 16), PAIRS, TypeError, r"\(a, b, ...\).*got torch.float32 \[16, 1"),
     (DataLoader(TWO, 16), {"views": 3}, ValueError, "views must be 1 or 2, got 3"),
     (DataLoader(TWO, 16), {"views": 2}, ValueError, "coherence='auto'"),
     (TWO, PAIRS, ValueError, r"DataLoader\(dataset, 256, shuffle=True"),
-    (DataLoader(TWO, 16), PAIRS | {"coherence": PCA_GRAPH}, ValueError, "leave embedding out"),
+    (DataLoader(TWO, 16), PAIRS | {"coherence": PCA_GRAPH}, ValueError, "leave out embedding"),
 ]
 
 

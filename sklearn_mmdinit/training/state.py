@@ -56,8 +56,8 @@ class State:
         """Take the weights of the best window, drop the last steps; an error if there is none."""
         message = (
             f"Pre-training stopped at step {self.step}: after step {self.step - n_steps} the loss "
-            "or the weights are not finite; try a smaller learning_rate_init than "
-            f"{learning_rate}, or standardize X"
+            "or the weights are not finite; look for NaN in the data and what an augmentation "
+            f"returns, try a smaller learning_rate_init than {learning_rate}, or standardize X"
         )
         if self.best is None:
             raise ValueError(message)

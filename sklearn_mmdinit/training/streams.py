@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, count, pairwise
@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.utils._pytree import tree_map
 from torch.utils.data import DataLoader
 
 from .._base.environment import array_of, own_generators
@@ -70,7 +71,7 @@ class LoaderEpochs:
         generator = getattr(self._loader, "generator", None)
         further = [] if generator is None else [generator]
         batches: Iterator[Any] | None = None
-        shape, n_rows = None, 0
+        n_rows = 0
         numbers: Iterable[int] = count()
         with suppress(TypeError):  # a loader without a length
             numbers = range(len(self._loader))  # the stream beneath may have no end
@@ -84,8 +85,6 @@ class LoaderEpochs:
                 if (item := next(batches, _END)) is _END:
                     break
                 views = _views_in(item, self.n_views)
-                shape = views[0].shape[1:] if shape is None else shape
-                _check_examples(views, shape)
             n_rows += len(views[0])
             yield views
         self.n_rows = n_rows
@@ -105,43 +104,15 @@ def _views_in(item: Any, n_views: int) -> Views:
         valid = "x or (x, ...), with x a tensor (B, ...) of examples"
         if n_views == 2:
             valid = "(a, b, ...), with a and b two views of each example, tensors (B, ...) alike"
+        got = tree_map(
+            lambda v: f"{v.dtype} {[*v.shape]}" if torch.is_tensor(v) else type(v).__name__, item
+        )
         raise TypeError(
-            f"data must give {valid}, got {_described(item)}. Let the Dataset return that, or the "
+            f"data must give {valid}, got {got}. Let the Dataset return that, or the "
             "DataLoader's collate_fn, such as lambda items: default_collate(items)['image'] where "
             "examples are dicts"
         )
     return tuple(view.detach() for view in views)
-
-
-def _described(item: Any) -> str:
-    """The types and shapes in what a loader gives."""
-    if isinstance(item, torch.Tensor):
-        return f"a tensor {tuple(item.shape)} of {item.dtype}"
-    if isinstance(item, Mapping):
-        return f"{{{', '.join(f'{key!r}: {_described(value)}' for key, value in item.items())}}}"
-    if isinstance(item, tuple | list):
-        return f"({', '.join(map(_described, item))})"
-    return type(item).__name__
-
-
-def _check_examples(views: Views, shape: torch.Size) -> None:
-    """Raise a ValueError unless all examples have this shape, and are finite in float32."""
-    if views[0].shape[1:] != shape:
-        raise ValueError(
-            f"all examples must have the same shape: the first mini-batch has {tuple(shape)}, and "
-            f"this one {tuple(views[0].shape[1:])}; resize or pad them"
-        )
-    for view in views:
-        # Reading a number from a GPU would wait for its steps. There a loss of NaN ends training.
-        if not (view.is_floating_point() and view.device.type == "cpu" and view.numel()):
-            continue
-        rows = rows_of(view).reshape(len(view), -1)
-        if not np.isfinite([rows.min(), rows.max()]).all():  # faster than isfinite of all
-            place = int(np.isfinite(rows).all(axis=1).argmin())
-            raise ValueError(
-                f"example {place} of a mini-batch holds NaN, infinity or a number too large for "
-                "float32; leave out such examples in the Dataset"
-            )
 
 
 @dataclass
@@ -178,9 +149,8 @@ class StreamBatches:
                 raise ValueError(
                     f"data={self.epochs.name} ran out of examples: epoch {number + 1} gives only "
                     f"{index + 1} full mini-batches of {self.size} examples, and at least "
-                    f"{n_done + 1} are needed. Each epoch is a new pass over the data, but an "
-                    "iterator can be read only once: let __iter__ of the IterableDataset return a "
-                    "new iterator each time, as a generator function does, or pass max_iter=1"
+                    f"{n_done + 1} are needed; let __iter__ of an IterableDataset return a new "
+                    "iterator each time, as a generator function does, or pass max_iter=1"
                 )
             n_done = 0
 
