@@ -11,9 +11,8 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator, clone
 from sklearn.frozen import FrozenEstimator
-from sklearn.utils import check_array
+from sklearn.utils import check_array, check_consistent_length
 
-from ._base.environment import check_float32
 from ._base.random_streams import seeds_of
 from ._base.validation import (
     AUTO,
@@ -174,11 +173,9 @@ class Coherence(BaseEstimator):
 
 
 def coherence_of(value: Any, X: np.ndarray | None = None) -> Coherence | None:
-    """The Coherence, or None, for a parameter's value; "auto" may depend on rows X (n, ...)."""
-    if value is None or isinstance(value, Coherence):
-        return value
+    """The Coherence, or None, for a valid parameter; "auto" may depend on rows X (n, ...)."""
     if not is_auto(value):
-        raise ValueError(f'coherence must be None, "auto" or a Coherence, got {value!r}')
+        return value
     default = Coherence()
     if X is not None:  # fewer neighbours if fewer rows differ
         default.n_neighbors = max(count_distinct(X, default.n_neighbors + 1) - 1, 1)
@@ -193,15 +190,7 @@ def brings_edges(coherence: Coherence | None) -> bool:
 def check_coherence(coherence: Coherence) -> None:
     """Raise an error that names the first parameter that is not valid."""
     check_parameters(coherence)
-    if isinstance(coherence.graph, np.ma.MaskedArray):
-        raise TypeError("graph must not be masked; write graph.filled(0)")
-    for name in ("embedding", "augmentation"):
-        if isinstance(value := getattr(coherence, name), type):
-            raise TypeError(f"{name} must not be a class; write {value.__name__}()")
-    if not has_graph(coherence):
-        _check_without_graph(coherence)
-    if coherence.embedding is not None and brings_edges(coherence):
-        raise ValueError("embedding has no effect if the graph is a matrix; use one of the two")
+    check_choice_of_pairs(coherence, by_rows=not has_graph(coherence))
 
 
 def has_graph(coherence: Coherence) -> bool:
@@ -209,23 +198,13 @@ def has_graph(coherence: Coherence) -> bool:
     return coherence.n_neighbors > 0
 
 
-def choices_of_neighbors(coherence: Coherence) -> dict[str, Any]:
-    """The graph and the embedding, by name, those that are given."""
-    return {n: v for n in ("graph", "embedding") if (v := getattr(coherence, n)) is not None}
-
-
-def _check_without_graph(coherence: Coherence) -> None:
-    """Raise a ValueError if nothing changes the row of a pair, or something else chooses pairs."""
-    if coherence.augmentation is None:
+def check_choice_of_pairs(coherence: Coherence, by_rows: bool) -> None:
+    """Raise a ValueError if two parameters choose positive pairs; `by_rows`: a pair is one row."""
+    given = [name for name in ("graph", "embedding") if getattr(coherence, name) is not None]
+    if len(given) + by_rows > 1:
         raise ValueError(
-            "n_neighbors=0 makes each positive pair of one row, and nothing changes it: pass an "
-            "augmentation, such as RandomView() for photographs. Leave n_neighbors out if pairs "
-            "are to be neighbours, or the two views that a loader gives with views=2"
-        )
-    for name, value in choices_of_neighbors(coherence).items():
-        raise ValueError(
-            f"n_neighbors=0 makes each positive pair of one row, so that {name}={value!r} has no "
-            f"effect; leave {name} out, or pass n_neighbors=10"
+            "of graph, embedding, n_neighbors=0 and views=2 only one can choose positive pairs, "
+            f"and the others would have no effect: leave out {' or '.join(given)}"
         )
 
 
@@ -241,15 +220,13 @@ def check_augmentation(
 ) -> None:
     """Augment as many rows of X (n, ...) as in a step, so that an error comes at once."""
     augmentation = coherence.augmentation
-    if augmentation is None:
-        return
     rows = X[np.tile(np.arange(min(n_pairs, len(X))), 2)]
-    pairs = augmented(augmentation, as_examples(rows).to(device), 0, 0, check_values=True)
+    pairs = augmented(augmentation, as_examples(rows).to(device), 0, 0)
     if not has_graph(coherence) and torch.equal(*pairs.chunk(2)):
         raise ValueError(
             f"augmentation={shortened(repr(augmentation))} changes both rows of a pair alike, and "
             "with n_neighbors=0 they are one row, so that there is nothing to learn: draw at "
-            "random in each call, and leave a module in training mode"
+            "random in each call, as RandomView() does, and leave a module in training mode"
         )
 
 
@@ -267,8 +244,8 @@ def fit_embedding(coherence: Coherence | None, X: np.ndarray, seed: int) -> Any:
 def walk_on(coherence: Coherence, embedding: Any, X: np.ndarray, verbose: Any = 0) -> Walk:
     """Walks among rows X (n, ...), whose neighbours are searched in a fitted embedding."""
     name = "X" if embedding is None else f"the output of {_name(embedding)}"
-    rows = X if embedding is None else _embedded(embedding, X, name)
-    with add_error_context(f"neighbours were searched in {name}"):
+    with add_error_context(f"neighbours are searched in {name}"):
+        rows = X if embedding is None else _embedded(embedding, X, name)
         edges = neighbor_graph(
             rows.reshape(len(X), -1),
             n_neighbors=coherence.n_neighbors,
@@ -284,10 +261,8 @@ def _embedded(embedding: Any, X: np.ndarray, name: str) -> np.ndarray:
     output = _on_read_only(
         _name(embedding), lambda rows: embedding.transform(_named(rows, embedding)), X
     )
-    if np.ndim(output) < 2 or np.shape(output)[0] != len(X):
-        raise ValueError(f"{name} must be of shape ({len(X)}, ...), got {np.shape(output)}")
+    check_consistent_length(X, output)
     rows = check_array(output, dtype=[np.float64, np.float32], allow_nd=True, input_name=name)
-    check_float32(rows, name)
     return np.asarray(rows)
 
 

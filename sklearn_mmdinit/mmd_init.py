@@ -14,7 +14,7 @@ from ._base.environment import torch_device
 from ._base.module_factory import uncompiled
 from ._base.random_streams import seeds_of
 from ._base.validation import check_argument, warn_user
-from .coherence import Coherence, brings_edges, choices_of_neighbors, coherence_of, has_graph
+from .coherence import Coherence, brings_edges, check_choice_of_pairs, coherence_of, has_graph
 from .initializer import MMDInitializer
 from .theta0 import put_arrays_
 from .training.streams import LoaderEpochs, rows_of
@@ -142,12 +142,11 @@ def mmd_init_(
         params = {"device": str(device)} | params
     initializer = MMDInitializer(module=module, **params)
     is_dataset = isinstance(data, Dataset | DataLoader)
-    if not (is_dataset or isinstance(data, list) or hasattr(data, "shape")):
+    if not (is_dataset or isinstance(data, list | torch.Tensor) or hasattr(data, "shape")):
         raise TypeError(
             "data must be examples in one array or tensor, a Dataset or a DataLoader, got a "
-            f"{type(data).__name__}; of several items pass the one that holds the examples. Give "
-            "other loaders as DataLoader(dataset, batch_size=None), where dataset is an "
-            "IterableDataset whose __iter__ gives their mini-batches"
+            f"{type(data).__name__}; wrap another loader in an IterableDataset, and this in "
+            "DataLoader(dataset, batch_size=None)"
         )
     initializer._check_params()  # errors come before a long reading
     kind, autocast = torch_device(initializer.device).type, None
@@ -181,11 +180,7 @@ def _check_views(data: Any, views: int, coherence: Coherence | None) -> None:
             f"example, got coherence={coherence} and a {type(data).__name__}; pass "
             "coherence='auto' and DataLoader(dataset, 256, shuffle=True)"
         )
-    for name, value in choices_of_neighbors(coherence).items():
-        raise ValueError(
-            f"coherence.{name}={value!r} chooses positive pairs, but with views=2 the two views of "
-            f"each example are the pairs: leave {name} out, or pass views=1"
-        )
+    check_choice_of_pairs(coherence, by_rows=True)
 
 
 def _read_or_streamed(

@@ -154,11 +154,6 @@ class MMDObjective(nn.Module):
         check_argument("perturbation_scale", perturbation_scale, POSITIVE)
         check_argument("sampler", sampler, one_of(SAMPLERS))
         check_argument("generator", generator, torch.Generator, None)
-        if generator is not None and generator.device.type != "cpu":
-            raise ValueError(
-                f"generator must be on the CPU, got one on {generator.device}; pass "
-                "torch.Generator(), which also seeds the draws on a GPU"
-            )
         self.n_perturbations = n_perturbations
         self.uniformity_weight = uniformity_weight
         self.degeneracy_weight = degeneracy_weight

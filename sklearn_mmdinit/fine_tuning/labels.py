@@ -12,7 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length
 
 from .._base.environment import array_of
-from .._base.validation import add_error_context, finite_array
+from .._base.validation import add_error_context
 
 # Labels that an initializer counts
 
@@ -77,7 +77,7 @@ def checked_weights(sample_weight: Any, y: np.ndarray) -> np.ndarray | None:
     """The caller's weights (n,) in float64, checked; None if there are none."""
     if sample_weight is None:
         return None
-    return _not_negative("sample_weight", _check_sample_weight(sample_weight, y, dtype=float))
+    return _check_sample_weight(sample_weight, y, dtype=float, ensure_non_negative=True)
 
 
 def class_weights(
@@ -94,16 +94,7 @@ def class_weights(
         totals = np.bincount(y, weights, minlength=len(classes))
         # A class without weight has no example in the loss.
         return totals.sum() / (len(classes) * np.where(totals > 0, totals, np.inf))
-    by_class = compute_class_weight(class_weight, classes=classes, y=classes[y])
-    return _not_negative("class_weight", by_class)
-
-
-def _not_negative(name: str, values: Any) -> np.ndarray:
-    """Weights as finite floats; scikit-learn does not check a single number for NaN."""
-    weights = finite_array(name, values)
-    if (weights < 0).any():
-        raise ValueError(f"{name} must not be negative, got {weights.min()}")
-    return weights
+    return compute_class_weight(class_weight, classes=classes, y=classes[y])
 
 
 def examples_in_loss(
@@ -114,8 +105,9 @@ def examples_in_loss(
         weights = by_class[y] if weights is None else by_class[y] * weights
     if weights is None or (weights > 0).all():
         return X, y, weights
-    if not (weights > 0).any():
-        raise ValueError("no example has a sample_weight and a class_weight above 0")
+    if not (weights.min() >= 0 and 0 < weights.sum() < np.inf):
+        valid = "must be finite numbers >= 0, and above 0 for some example"
+        raise ValueError(f"sample_weight and class_weight {valid}, got products {weights}")
     return take((X, y, weights), np.flatnonzero(weights > 0))
 
 
@@ -137,11 +129,8 @@ def split_examples(
     """
     with add_error_context(f"validation_split={validation_split!r}"):
         if hasattr(validation_split, "split"):
-            train, valid = map(np.asarray, next(iter(validation_split.split(X, y)), ((), ())))
-            if len(train) == 0 or len(valid) == 0:
-                n = f"{len(train)} training and {len(valid)} validation"
-                raise ValueError(f"the split has {n} examples; both need one")
-            return train, valid
+            (train, valid), *_ = validation_split.split(X, y)
+            return np.asarray(train), np.asarray(valid)
         counts, n_valid = np.bincount(y), int(np.ceil(validation_split * len(y)))
         counts = counts[counts > 0]
         # A stratified draw needs two examples of each class, and room for all on both sides.

@@ -310,10 +310,6 @@ def train(net: Net, rows: Rows, n_epochs: int) -> None:
         net.notify("on_train_end", X=rows, y=None)
     for epoch in net.history_:
         epoch["batches"].clear()  # nothing reads them, and they grow with the examples
-    losses = [epoch["valid_loss"] for epoch in net.history_ if "valid_loss" in epoch]
-    if losses and not np.isfinite(losses).any():
-        hint = "scale the validation set as X, or set validation_split=None"
-        raise ValueError(f"the validation loss of every epoch is {losses[-1]}; {hint}")
     if not learned_is_finite(net.module_):
         hint = f"lower learning_rate_init={net.lr!r} or standardize X"
         raise ValueError(f"the weights are no longer finite after training; {hint}")

@@ -71,12 +71,9 @@ def uniformity(P: torch.Tensor, U: torch.Tensor) -> torch.Tensor:
     True
     """
     P = checked_predictions(P)
-    if U.ndim != 2 or U.shape[1] != P.shape[-1]:
-        valid = f"(n_samples, {P.shape[-1]}), the classes of P"
-        raise ValueError(f"U must be of shape {valid}, got {tuple(U.shape)}")
-    if min(len(P), len(U)) < 2:
-        n_each = f"{len(P)} and {len(U)}"
-        raise ValueError(f"P needs two networks or more, and U two samples or more, got {n_each}")
+    if U.ndim != 2 or U.shape[1] != P.shape[-1] or min(len(P), len(U)) < 2:
+        valid = "P and U must be of shape (K, B, d) and (M, d), with K and M of at least 2"
+        raise ValueError(f"{valid}, got {tuple(P.shape)} and {tuple(U.shape)}")
     check_probabilities("U", U)
     return _fastest_mmd(P.transpose(0, 1), U.to(P.dtype)).mean().to(P.dtype)
 

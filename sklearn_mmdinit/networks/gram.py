@@ -122,9 +122,6 @@ def gram_logits(
     H = X.clone() if before else X  # an elementwise layer may work in place
     for layer in before:
         H = layer(H)
-    if H.ndim != 2 or H.shape[1] != linear.in_features:
-        shape = f"(n, {linear.in_features})"
-        raise ValueError(f"X must be of shape {shape} for the first linear layer, got {H.shape}")
     L = None
     if not H.requires_grad:
         # All networks share these inputs, and therefore the mean and the factor of the noise.

@@ -62,16 +62,14 @@ def inspect_module(module: nn.Module, X: torch.Tensor, sampler: str = "auto") ->
     says why.
     """
     X = X.detach()[torch.arange(N_EXAMPLES, device=X.device) % len(X)]
-    name = type(module).__name__
-    if not parameter_stds(module, 1.0):
-        raise ValueError(f"the module {name} has no parameters to perturb that require a gradient")
     with own_generators(0):
         copied = copy.deepcopy(module)
         before = _attributes(copied)
         logits, outputs, n_numbers = _watched_pass(copied, X)
         stateful = has_hooks(module) or _attributes(copied) != before
-    if not logits.requires_grad:
-        raise ValueError(f"the logits of {name} depend on no parameter that requires a gradient")
+    if not (logits.requires_grad and parameter_stds(module, 1.0)):
+        what = "no parameter that requires a gradient and can be perturbed"
+        raise ValueError(f"the logits of {type(module).__name__} depend on {what}")
     last_layer = _last_layer(module, outputs, logits)
     why, by_vmap = _why_functional(module, X, sampler), True
     if why:
@@ -154,20 +152,14 @@ def _context_of_pass(module: nn.Module, X: torch.Tensor) -> AbstractContextManag
 
 
 def check_logits(module: nn.Module, logits: Any, X: torch.Tensor) -> None:
-    """Raise a ValueError unless a module returned floats (n, d) with d >= 2, on X's device."""
-    name, got = type(module).__name__, type(logits).__name__
-    if isinstance(logits, torch.Tensor):
-        got = f"{logits.dtype} of shape {tuple(logits.shape)}, {logits.layout}, {logits.device}"
-        dense = logits.layout == torch.strided and logits.device == X.device
-        right = logits.ndim == 2 and len(logits) == len(X) and logits.shape[1] >= 2
-        if right and dense and logits.is_floating_point():
-            _check_no_probabilities(name, logits.detach().float())
-            return
-    valid = f"logits, floats of shape ({len(X)}, n_classes >= 2)"
-    raise ValueError(f"the module {name} must return {valid}; it returned {got}")
-
-
-def _check_no_probabilities(name: str, logits: torch.Tensor) -> None:
+    """Raise a ValueError unless a module returned floats (n, d) with d >= 2, no probabilities."""
+    name, is_tensor = type(module).__name__, isinstance(logits, torch.Tensor)
+    shape = tuple(logits.shape) if is_tensor else ()
+    if len(shape) != 2 or shape[0] != len(X) or shape[1] < 2 or not logits.is_floating_point():
+        valid = f"logits, floats of shape ({len(X)}, n_classes >= 2)"
+        got = f"{logits.dtype} of shape {shape}" if is_tensor else type(logits).__name__
+        raise ValueError(f"the module {name} must return {valid}; it returned {got}")
+    logits = logits.detach().float()
     sums = logits.sum(dim=1)
     sums_to_1 = torch.allclose(sums, torch.ones_like(sums), atol=1e-3)
     # Logits that are the same for all rows may be any numbers, such as 0 and 1.
