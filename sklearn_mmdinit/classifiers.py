@@ -228,13 +228,10 @@ class NetClassifier(factories.ExtraParamsMixin, ClassifierMixin, BaseEstimator):
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters, also those of an unfitted initializer, of the module and of skorch."""
-        source = params.get("warm_start_from", self.warm_start_from)
         nested = [name for name in params if name.startswith(_NESTED)]
-        if nested and (warm_start.is_fitted(source) or not hasattr(source, "set_params")):
-            given = "is fitted" if warm_start.is_fitted(source) else f"is {source!r}"
+        if nested and warm_start.is_fitted(params.get("warm_start_from", self.warm_start_from)):
             raise ValueError(
-                f"Invalid parameter {nested[0]!r} for estimator {type(self).__name__}: "
-                f"warm_start_from {given}, and only an unfitted initializer has parameters here; "
+                f"{nested[0]} cannot be set, because the initializer in warm_start_from is fitted; "
                 "pass clone(initializer)"
             )
         return super().set_params(**params)
@@ -255,6 +252,7 @@ class NetClassifier(factories.ExtraParamsMixin, ClassifierMixin, BaseEstimator):
     def _validated(self, X: Any, *y: Any, reset: bool = False, **options: Any) -> Any:
         """X (n, ...), dense or CSR, and y if given; after ``fit`` X is as the module takes it."""
         options |= {"reset": reset, "shape": None if reset else self.input_shape_}
+        options["allow_nd"] = hasattr(self, "module")  # an MLP takes rows
         X, *given = checks.examples_checked(self, X, *y, accept_sparse="csr", **options)
         if reset:  # whether the module takes integers is not known yet
             self.input_shape_ = tuple(X.shape[1:])
@@ -262,6 +260,7 @@ class NetClassifier(factories.ExtraParamsMixin, ClassifierMixin, BaseEstimator):
             X = self._as_inputs(X)
         return (X, *given) if y else X
 
+    @checks.cast_to_float32()
     def _as_inputs(self, X: Any) -> Any:
         """Examples as the module takes them: int64 or float32."""
         if not self._takes_integers:
@@ -342,6 +341,7 @@ class NetClassifier(factories.ExtraParamsMixin, ClassifierMixin, BaseEstimator):
         }
 
     @without_caller_settings()
+    @with_gradients()
     @checks.all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Train from the initial weights.
@@ -380,7 +380,7 @@ class NetClassifier(factories.ExtraParamsMixin, ClassifierMixin, BaseEstimator):
             start = start.learned(X_given, y, initializer_seed)
         self.theta0_ = start.theta0
         self.initializer_ = None if isinstance(start.source, Theta0) else start.source
-        with with_gradients(), own_generators(seed):
+        with own_generators(seed):
             self.net_ = net.build_net(
                 start.build,
                 rows,
@@ -415,11 +415,8 @@ class NetClassifier(factories.ExtraParamsMixin, ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self, "net_")
         probabilities = self.net_.predict_proba(net.Rows(self._validated(X)))
-        if (wrong := ~np.isfinite(probabilities).all(axis=1)).any():
-            raise ValueError(
-                f"the probabilities of {wrong.sum()} rows of X are not finite, such as row "
-                f"{wrong.argmax()}: values are too large for the network; scale X as in fit"
-            )
+        if not np.isfinite(probabilities).all():
+            raise checks.not_finite("the probabilities of X are")
         return probabilities
 
     def predict(self, X: Any) -> np.ndarray:
@@ -556,9 +553,6 @@ class MLPClassifier(NetClassifier):
     def _factory(
         self, source: Any, shape: tuple[int, ...], n_classes: int, seed: int
     ) -> factories.ModuleFactory:
-        if len(shape) != 1:
-            n_axes = len(shape) + 1
-            raise ValueError(f"Found array with dim {n_axes}, but MLPClassifier expects <= 2")
         chosen: dict[str, Any] = {}
         if self.hidden_layer_sizes is not None:
             chosen["hidden_layer_sizes"] = checks.check_widths(self.hidden_layer_sizes)

@@ -19,7 +19,7 @@ from torch import nn
 
 from ._base import module_factory as factories
 from ._base import validation as checks
-from ._base.environment import torch_device, without_caller_settings
+from ._base.environment import torch_device, with_gradients, without_caller_settings
 from ._base.mlp import ACTIVATIONS, INITS
 from ._base.random_streams import Purpose, permutation, seed_of, seeds_of
 from ._base.validation import mean_and_variance, unit_rows, warn_if_another_scale, warn_user
@@ -34,7 +34,7 @@ from .coherence import (
 )
 from .fine_tuning import labels
 from .networks.builder import NetworkBuilder
-from .theta0 import Architecture, Theta0, checked_path, put_arrays_
+from .theta0 import Theta0, checked_path, put_arrays_, set_theta0_
 from .training.checkpoint import Checkpointer, digest_of
 from .training.config import MOST_STEPS, PAPER_WEIGHTS, Config, resolve
 from .training.loop import mean_loss, train
@@ -232,6 +232,7 @@ class MMDInitializer(
 
     _parameter_constraints: ClassVar = {
         "n_classes": [checks.integers(2), checks.AUTO],
+        "coherence": [Coherence, checks.AUTO, None],
         "max_iter": [checks.integers(0), checks.AUTO],
         "activation": [checks.one_of(ACTIVATIONS)],
         "init": [checks.one_of(INITS)],
@@ -299,7 +300,7 @@ class MMDInitializer(
         Parameters
         ----------
         **params : dict
-            Values by name. ``coherence__<name>`` replaces ``coherence="auto"`` by a Coherence.
+            Values by name. ``coherence__<name>`` replaces None and "auto" by a Coherence.
 
         Returns
         -------
@@ -309,14 +310,9 @@ class MMDInitializer(
         prefix = "coherence__"
         nested = {n.removeprefix(prefix): v for n, v in params.items() if n.startswith(prefix)}
         coherence = params.get("coherence", self.coherence)
-        if nested and checks.is_auto(coherence):
-            # If a name is not valid, this raises an error and "auto" stays.
+        if nested and not isinstance(coherence, Coherence):
+            # If a name is not valid, this raises an error and the old value stays.
             params["coherence"] = Coherence().set_params(**nested)
-        elif nested and not isinstance(coherence, Coherence):
-            name = prefix + next(iter(nested))
-            raise ValueError(
-                f"{name} needs a Coherence, got {coherence=}; pass coherence='auto' too"
-            )
         return super().set_params(**params)
 
     def __sklearn_tags__(self) -> Any:
@@ -332,19 +328,14 @@ class MMDInitializer(
         if self.checkpoint is not None:
             checked_path(self.checkpoint, "checkpoint")
             if self.random_state is None:
-                raise ValueError(
-                    "random_state=None cannot be used with a checkpoint, because the next call "
-                    "would draw another seed; pass random_state=0, for example"
-                )
+                reason = "because the next call would draw another seed"
+                raise ValueError(f"random_state=None cannot be used with a checkpoint, {reason}")
         coherence = coherence_of(self.coherence)
         if coherence is not None:
             check_coherence(coherence)
         elif not any(getattr(self, name) for name in PAPER_WEIGHTS):
             names = ", ".join(PAPER_WEIGHTS)
-            raise ValueError(
-                f"one of {names} must be above 0 if coherence is None, got 0 for all: there is no "
-                "loss; leave them at 'auto', or pass coherence='auto'"
-            )
+            raise ValueError(f"coherence is None, and {names} are 0: one of them must not be")
         factories.check_module(self.module, factories.keywords_of(vars(self)))
         defaults = inspect.signature(type(self).__init__).parameters
         for name in factories.OF_A_PERCEPTRON if self.module is not None else ():
@@ -383,6 +374,7 @@ class MMDInitializer(
         return self._fit(X, y)
 
     @without_caller_settings()
+    @with_gradients()
     @checks.all_or_nothing
     def _fit(
         self,
@@ -440,6 +432,7 @@ class MMDInitializer(
         return self._store(X, state, network)
 
     @without_caller_settings()
+    @with_gradients()  # Jacobians need them
     def score(self, X: Any, y: Any = None) -> float:
         """Minus the mean loss at theta0, so that higher is better.
 
@@ -461,10 +454,7 @@ class MMDInitializer(
         network = builder.network_at(self.theta0_, torch_device(self.device))
         of_fit = self.embedding_, config, builder, self._seed
         batches = self._row_batches(X, coherence, *of_fit)
-        loss = mean_loss(network, builder.info, batches, config, _FIRST_SCORE_STEP)
-        if not math.isfinite(loss):
-            raise checks.not_finite("the loss of X is")
-        return -loss
+        return -mean_loss(network, builder.info, batches, config, _FIRST_SCORE_STEP)
 
     @without_caller_settings()
     def transform(self, X: Any) -> np.ndarray:
@@ -549,7 +539,7 @@ class MMDInitializer(
             )
         if learned is None:
             return builder, fresh
-        _check_same_network(learned.architecture, architecture)
+        set_theta0_(builder.factory.build(), learned)  # raises for another network
         warn_if_another_scale(X, learned.row_mean, learned.row_spread)
         return builder, learned
 
@@ -628,14 +618,3 @@ class MMDInitializer(
             what += "of a constant rate;"
         warn_user(f"Pre-training has not converged: {what} try {longer}", ConvergenceWarning)
         return False
-
-
-def _check_same_network(before: Architecture, now: Architecture) -> None:
-    """Raise a ValueError if the network is not the one that a warm start goes on from."""
-    described, described_now = ({**each.keywords, **vars(each)} for each in (before, now))
-    for name, value in described_now.items():
-        if value != (first := described.get(name)):
-            raise ValueError(
-                f"warm_start=True continues from theta0_, whose network has {name}={first!r}, but "
-                f"now the network has {name}={value!r}: keep the network, or pass warm_start=False"
-            )

@@ -123,18 +123,18 @@ def n_code_lines(path):
 
 # Files and folders -> the most lines of code that they have together.
 BUDGET = {
-    "initializer.py": 349,
-    "classifiers.py": 297,
-    "fine_tuning": 409,
-    "warm_start.py": 117,
+    "initializer.py": 331,
+    "classifiers.py": 291,
+    "fine_tuning": 397,
+    "warm_start.py": 107,
     "embedding_classifier.py": 107,
-    "coherence.py graph": 415,
-    "objective.py losses": 420,
-    "networks": 782,
-    "training": 785,
-    "theta0.py": 218,
-    "mmd_init.py transforms.py": 366,
-    "_base": 653,
+    "coherence.py graph": 393,
+    "objective.py losses": 412,
+    "networks": 774,
+    "training": 749,
+    "theta0.py": 196,
+    "mmd_init.py transforms.py": 361,
+    "_base": 641,
 }
 
 
@@ -150,14 +150,14 @@ def test_each_place_keeps_its_budget(places):
 def test_the_whole_package_keeps_its_budget():
     files = [PUBLIC, *FILES]
     assert len(files) <= 45
-    assert sum(map(n_code_lines, files)) <= 4946
+    assert sum(map(n_code_lines, files)) <= 4771
     texts = [path.read_text() for path in files]
-    assert sum(len(text.splitlines()) for text in texts) <= 8524
+    assert sum(len(text.splitlines()) for text in texts) <= 8324
     nodes = [node for text in texts for node in ast.walk(ast.parse(text))]
     calls = [node.func for node in nodes if isinstance(node, ast.Call)]
-    assert sum(isinstance(node, ast.Raise) for node in nodes) <= 120
+    assert sum(isinstance(node, ast.Raise) for node in nodes) <= 82
     called = [getattr(f, "id", getattr(f, "attr", "")) for f in calls]
-    assert called.count("warn") + called.count("warn_user") <= 12
+    assert called.count("warn") + called.count("warn_user") <= 11
 
 
 def test_public_names_and_parameters_keep_their_budget():

@@ -29,6 +29,7 @@ NAN, INF = float("nan"), float("inf")
 NOT_NUMBERS, NOT_INTEGERS = (True, "x", None, [1], 1j), (True, "x", 1.5, None, [1], {}, 1j)
 NOT_CHOICES = (3, "x", [1], NAN)
 EITHER = (ValueError, TypeError)
+OF_TORCH = (RuntimeError, TypeError)
 
 X, y = np.random.default_rng(0).normal(size=(24, 4)), np.arange(24) % 2
 IMAGES = torch.zeros(3, 64)
@@ -158,7 +159,8 @@ table(
     ("detachment_weight", (0,), ValueError, "_weight", dict.fromkeys(WEIGHTS.split(), 0)),
     ("hidden_layer_sizes", SIZES, ValueError),
     ("hidden_layer_sizes", ((),), ValueError, "needs a hidden layer", {"coherence": "auto"}),
-    ("activation init device", NOT_CHOICES, ValueError),
+    ("activation init", NOT_CHOICES, ValueError),
+    ("device", NOT_CHOICES, OF_TORCH, "device"),
     ("coherence", (3, "x", [1]), EITHER),
     ("verbose", ("loud", None), TypeError, "verbose"),
     ("random_state", ("seed",), ValueError, "seed"),
@@ -170,16 +172,14 @@ table(
 table(mm.MMDInitializer().fit_transform, ("y", (y[:20],), ValueError, r"\[24, 20\]"), X=X)
 
 EMBEDDED = {
-    r"embedding.*\(5, 2\)": lambda X: np.ones((5, 2)),
-    r"embedding.*\(24,\)": lambda X: np.ones(24),
+    r"(?s)\[24, 5\].*embedding": lambda X: np.ones((5, 2)),
+    "(?s)Expected 2D array.*embedding": lambda X: np.ones(24),
     "embedding.*NaN": lambda X: np.full((24, 2), NAN),
-    r"embedding.*1e\+200": lambda X: np.geomspace(1, 1e200, 48).reshape(24, 2),
     r"n_neighbors(?s:.*)output of embedding": lambda X: np.ones((24, 2)),
     "embedding.*read-only": lambda X: X.__imul__(2.0),
 }
 WITHOUT_GRAPH = {"n_neighbors": 0, "augmentation": nn.Dropout(0.5)}
 RING, MISSING = csr_array(np.eye(24, k=1)), np.eye(24, k=-3) * np.nan
-MASKED = np.ma.masked_equal(np.eye(24, k=1), 0)
 ALIKE = (nn.Flatten(), lambda rows: rows + 1)
 table(
     coherence,
@@ -188,18 +188,17 @@ table(
     ("n_neighbors", (24,), ValueError),
     *numbers("separation walk_length", NAN, INF, -1),
     ("walk_length", (0.5, 1e9), ValueError),
-    ("embedding", (PCA(2),), ValueError, "embedding=.*no effect", WITHOUT_GRAPH),
-    ("graph", (RING,), ValueError, "(?s)graph=.*no effect", WITHOUT_GRAPH),
-    ("augmentation", (None,), ValueError, "pass an augmentation", WITHOUT_GRAPH),
-    ("augmentation", ALIKE, ValueError, "both rows of a pair alike", WITHOUT_GRAPH),
-    ("augmentation", (mm.RandomAffine,), TypeError, r"augmentation.*write RandomAffine\(\)"),
-    ("augmentation", (lambda rows, rng: rows,), TypeError),
-    ("embedding", (PCA, "pca"), TypeError),
-    ("embedding", (PCA(3),), ValueError, {"graph": RING}),
+    ("embedding", (PCA(2),), ValueError, "leave out embedding", WITHOUT_GRAPH),
+    ("graph", (RING,), ValueError, "leave out graph", WITHOUT_GRAPH),
+    ("augmentation", (None, *ALIKE), ValueError, "both rows of a pair alike", WITHOUT_GRAPH),
+    ("augmentation", (mm.RandomAffine, lambda rows, rng: rows), TypeError, "augmentation=<"),
+    ("embedding", ("pca",), TypeError),
+    ("embedding", (PCA,), TypeError, "instead of a class"),
+    ("embedding", (PCA(3),), ValueError, "leave out graph or embedding", {"graph": RING}),
     ("embedding", {word: FunctionTransformer(f) for word, f in EMBEDDED.items()}, ValueError),
     ("graph", (csr_array(np.ones((24, 3))), csr_array(np.eye(24)), -RING, MISSING), ValueError),
     ("graph", (np.full((24, 24), "a", dtype=object),), ValueError),
-    ("graph", ("knn", PCA(2), MASKED), TypeError),
+    ("graph", ("knn", PCA(2)), TypeError),
 )
 
 # Classifiers.
@@ -210,7 +209,8 @@ table(
     classifier,
     *numbers("batch_size max_iter", -1, wrong=NOT_INTEGERS),
     *numbers("learning_rate_init", NAN, INF, -1, 0),
-    ("optimizer device activation class_weight", ("x", 3), ValueError),
+    ("optimizer activation class_weight", ("x", 3), ValueError),
+    ("device", ("x", 3), OF_TORCH, "device"),
     ("class_weight", ([1, 2, 3], {"zero": 2.0}, {0: 0, 1: 0}), ValueError),
     ("hidden_layer_sizes", ("x", 0.5, True), ValueError),
     ("callbacks", ([EarlyStopping()],), KeyError, "valid_loss", NO_SPLIT),
@@ -288,8 +288,10 @@ for call in (of_module, net, in_place):
     table(
         call,
         ("module", {word: Does(function) for word, function in OUTPUTS.items()}, ValueError),
-        ("module", {"meta": Pooled().to("meta"), "LazyLinear": nn.LazyLinear(2)}, ValueError),
-        ("module", {"weight.*is complex": nn.Linear(4, 2, dtype=torch.cfloat)}, ValueError),
+        ("module", (Pooled().to("meta"),), NotImplementedError, "meta tensor"),
+        ("module", (nn.LazyLinear(2),), ValueError, "LazyModule"),
+        ("module", (nn.Linear(4, 2, dtype=torch.cfloat),), RuntimeError, "ComplexFloat"),
+        ("module", (nn.DataParallel(Pooled()),), TypeError, "not wrapped"),
         ("module", (3, "x", int, lambda: Pooled(), np.ones(3)), TypeError, "module"),
     )
 for call in (of_module, net):
@@ -304,7 +306,7 @@ for call in (of_module, net):
 table(net, ("module", (nn.Identity(),), ValueError, "Identity"))
 NO_GRADIENTS = {
     "Does.*depend on no parameter that requires a gradient": Does(lambda H: H.detach()),
-    "no parameters to perturb": nn.Linear(4, 2).requires_grad_(False),
+    "no parameter .* can be perturbed": nn.Linear(4, 2).requires_grad_(False),
 }
 for call in (of_module, in_place):
     table(call, ("module", NO_GRADIENTS, ValueError))
@@ -350,10 +352,14 @@ table(
 )
 
 # Rows: what scikit-learn does not check. Its own errors are those of its own tests.
+RAGGED = [torch.zeros(3), torch.zeros(4)]
 ROWS = (
-    ({"NaN": np.full((8, 4), NAN), r"1e\+39": np.full((8, 4), 1e39)}, ValueError),
+    ({"NaN": np.full((8, 4), NAN)}, ValueError),
+    ({"too large for float32": np.full((8, 4), 1e39)}, FloatingPointError),
     ({"meta": torch.zeros(8, 4, device="meta")}, TypeError),
     ({"sparse_coo": torch.zeros(8, 4).to_sparse()}, TypeError),
+    ({"got nested .pad it": torch.nested.nested_tensor(RAGGED, layout=torch.jagged)}, TypeError),
+    ({"equal size(?s:.*)pad examples": RAGGED}, RuntimeError),
 )
 for call in (initializer, FITTED.score, classifier().predict):
     table(call, *(("X", *row) for row in ROWS))
@@ -361,7 +367,6 @@ for call in (initializer, FITTED.score, classifier().predict):
 table(in_place, *(("data", *row) for row in ROWS))
 LAST = np.zeros((8, 6, 6, 3), dtype=np.float32)
 table(in_place, ("data", (LAST,), RuntimeError, "channels first"), module=nn.Conv2d(3, 2, 3))
-table(FITTED.score, ("X", (np.where(X > 0, 3e38, -3e38),), ValueError, "loss|finite"))
 table(coherence(n_neighbors=5).score, ("X", (X[:4],), ValueError, "n_neighbors=5"))
 for odd, error in (
     (dataset(lambda i: torch.zeros(4), n=None), TypeError),
@@ -382,7 +387,6 @@ table(
     **{"n_features": 4, "hidden_layer_sizes": (3,), "n_classes": 2},
 )
 ARRAYS = (
-    ("linears.0.bias.*infinity", "linears.0.bias", [1e300, 0, 0]),
     (r"linears.0.bias', \(1,\)", "linears.0.bias", [0.0]),
     ("linears.2.bias", "linears.2.bias", [0.0]),
 )
@@ -396,7 +400,7 @@ table(
 table(mm.Theta0.load, ("path", NO_PATHS, ValueError))
 table(THETA0.save, ("path", NO_PATHS, ValueError))
 for call in (mm.Theta0.load, THETA0.save):
-    table(call, ("path", ("none/a.safetensors",), FileNotFoundError, "none/a"))
+    table(call, ("path", ("none/a.safetensors",), FileNotFoundError, r"none/\.?a"))
 table(loaded, ("module", ("{}", "[3]", "x"), ValueError, r"a\.safetensors"))
 table(loaded, ("module", ("",), ValueError, r"a\.safetensors' holds no theta0"))
 

@@ -114,6 +114,6 @@ def test_a_column_of_vectors_is_refused_with_what_to_write(table, kind):
     frame = table({"its name": [kind(row) for row in rows.tolist()]})
     with pytest.raises(ValueError, match=r"sequence|ambiguous") as error:
         EmbeddingClassifier().fit(frame, classes)
-    assert error.value.__notes__ == ["if a column of X holds vectors, pass np.stack(X['its name'])"]
+    assert "if a column of X holds vectors, pass np.stack(X['name'])" in error.value.__notes__[0]
     clf = EmbeddingClassifier().fit(np.stack(frame["its name"]), classes)
     assert clf.score(rows, classes) > 0.5

@@ -8,10 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-import torch
 from torch import nn
 from torch.nn.parallel import DataParallel, DistributedDataParallel
-from torch.nn.parameter import is_lazy
 
 from .environment import own_generators
 from .mlp import MLP
@@ -33,16 +31,12 @@ def uncompiled(module: Any) -> Any:
 
 def check_module(module: Any, keywords: Mapping[str, Any]) -> None:
     """Raise an error unless the module is an instance, a class with its arguments, or None."""
-    plain = uncompiled(module)
-    if isinstance(plain, torch.jit.ScriptModule | DataParallel | DistributedDataParallel):
-        raise TypeError(
-            "module must be an nn.Module of Python code, which can be copied, got a "
-            f"{type(plain).__name__}; pass the module that it wraps"
-        )
     if inspect.isclass(module) and issubclass(module, nn.Module):
         return
-    if not (module is None or isinstance(module, nn.Module)):
-        raise TypeError(f"module must be an nn.Module, an instance or a class, got {module!r}")
+    wraps = isinstance(uncompiled(module), DataParallel | DistributedDataParallel)
+    if wraps or not (module is None or isinstance(module, nn.Module)):
+        valid = "an nn.Module, an instance or a class, which is not wrapped for several GPUs"
+        raise TypeError(f"module must be {valid}, got {module!r}")
     if keywords:
         given = "None" if module is None else f"an instance of {type(module).__name__}"
         raise ValueError(
@@ -78,13 +72,6 @@ class ModuleFactory:
             call = f"{made.module.__name__} called with {dict(made.keywords)}"
             with own_generators(self.seed), add_error_context(call):
                 built = made.module(**made.keywords)
-        for name, value in (*built.named_parameters(), *built.named_buffers()):
-            if is_lazy(value) or value.is_meta or (value.requires_grad and value.is_complex()):
-                raise ValueError(
-                    f"{name!r} of the module {type(built).__name__} has no values yet, or is "
-                    "complex: run a lazy module on a mini-batch first, give a meta module values "
-                    "after to_empty(), and keep complex parameters as real ones"
-                )
         built.zero_grad()
         return built
 

@@ -28,7 +28,7 @@ from sklearn.utils._param_validation import (
 )
 from sklearn.utils.validation import validate_data
 
-from .environment import array_of, check_float32
+from .environment import array_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -86,6 +86,14 @@ def shortened(text: str, most: int = 300) -> str:
 def repr_without_address(value: Any) -> str:
     """The repr of a value, without addresses in memory, which differ between processes."""
     return re.sub(" at 0x[0-9a-fA-F]+", "", repr(value))
+
+
+@contextmanager
+def cast_to_float32() -> Iterator[None]:
+    """Raise an error in this block if a value of X that it casts is too large for float32."""
+    too_large = "X holds a value that is too large for float32"
+    with np.errstate(over="raise"), add_error_context(too_large, "overflow encountered in cast"):
+        yield
 
 
 def not_finite(what: str) -> ValueError:
@@ -156,17 +164,6 @@ def check_widths(value: Any) -> tuple[int, ...]:
     return tuple(int(size) for size in sizes)
 
 
-def finite_array(name: str, values: Any) -> np.ndarray:
-    """The values in float64; a ValueError if one is NaN, infinite or not a number."""
-    try:
-        array = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must hold numbers: {error}") from error
-    if not np.isfinite(array).all():
-        raise ValueError(f"{name} holds NaN or infinity; every value must be finite")
-    return array
-
-
 # Rows
 
 _ROWS_JUDGED = 1000
@@ -202,15 +199,17 @@ def examples_checked(
 ) -> tuple[Any, ...]:
     """Check rows X (n, ...) and, if given, y by ``validate_data``.
 
-    Raises an error if a value of X is too large for float32.
     `shape` is the shape of the examples in ``fit``. With `allow_nd` they may have any shape.
     `options` are those of ``validate_data``.
     """
-    X = array_of(X)
-    flat = not allow_nd or (X if hasattr(X, "ndim") else np.asarray(X)).ndim <= 2
-    options |= {"reset": reset, "allow_nd": allow_nd, "ensure_2d": flat}
-    vectors = "if a column of X holds vectors, pass np.stack(X['its name'])"
-    with add_error_context(vectors, "array element with a sequence|more than one element"):
+    one_shape = (
+        "pad examples to one shape; if a column of X holds vectors, pass np.stack(X['name'])"
+    )
+    about = "array element with a sequence|more than one element|equal size"
+    with add_error_context(one_shape, about):
+        X = array_of(X)
+        flat = not allow_nd or (X if hasattr(X, "ndim") else np.asarray(X)).ndim <= 2
+        options |= {"reset": reset, "allow_nd": allow_nd, "ensure_2d": flat}
         checked = validate_data(estimator, X, y, dtype="numeric", **options)
     X, *labels = checked if isinstance(checked, tuple) else (checked,)
     if X.dtype.kind not in "biuf":
@@ -220,7 +219,6 @@ def examples_checked(
         estimator.n_features_in_ = math.prod(X.shape[1:])
     if shape is not None and X.shape[1:] != shape:
         raise ValueError(f"X has examples of shape {X.shape[1:]}, fit saw shape {shape}")
-    check_float32(X)
     return X, *labels
 
 

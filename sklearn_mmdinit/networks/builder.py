@@ -14,7 +14,7 @@ from torch import nn
 from .._base.environment import array_of
 from .._base.mlp import MLP
 from .._base.module_factory import ModuleFactory
-from .._base.validation import not_finite
+from .._base.validation import cast_to_float32, not_finite
 from ..theta0 import Architecture, Theta0, arrays_of, digest_of, put_arrays_, qualified_name
 from .info import N_EXAMPLES, ModuleInfo, inspect_logits, inspect_module
 from .noise import EMBEDDINGS
@@ -119,6 +119,7 @@ def takes_integers(module: nn.Module) -> bool:
     return any(isinstance(part, EMBEDDINGS) for part in module.modules())
 
 
+@cast_to_float32()
 def as_examples(X: np.ndarray, integers: bool) -> torch.Tensor:
     """A copy of rows as a CPU tensor: int64 if `integers` and X has integers, else float32."""
     stay_integers = integers and np.asarray(X).dtype.kind in "iu"

@@ -15,7 +15,7 @@ from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 from torch.nn.utils.parametrizations import _SpectralNorm
 from torch.overrides import TorchFunctionMode
 
-from .._base.environment import in_single_precision
+from .._base.environment import in_single_precision, with_gradients
 from .._base.validation import add_error_context
 from .gram import factor_and_shift, gram_layers
 from .noise import EMBEDDINGS, NORMALIZATIONS, uses_batch_statistics
@@ -182,7 +182,7 @@ def jacobian_norms(
     """
     differentiable = torch.is_grad_enabled()
     attention = nullcontext() if gram_layers(module) else plain_attention()
-    with torch.enable_grad(), isolated(module), attention:
+    with with_gradients(), isolated(module), attention:
         # Rows are repeated for each class, so that one backward pass gives all gradients.
         rows = X.repeat(n_classes, *[1] * (X.ndim - 1))
         if rows.is_floating_point() and not rows.requires_grad:

@@ -157,7 +157,6 @@ def train(
                 return
 
 
-@torch.inference_mode(False)  # Jacobians need gradients
 def mean_loss(
     network: nn.Module, info: ModuleInfo, batches: RowBatches, config: Config, first_step: int
 ) -> float:
