@@ -153,10 +153,8 @@ def mmd_init_(
     if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
         autocast = torch.get_autocast_dtype(kind)
     if autocast == torch.float16:
-        raise ValueError(
-            "mmd_init_ is in a block of torch.autocast with float16, in which small gradients "
-            f"become 0; write torch.autocast({kind!r}, torch.bfloat16)"
-        )
+        write = f"write torch.autocast({kind!r}, torch.bfloat16)"
+        raise ValueError(f"in torch.autocast with float16 small gradients become 0; {write}")
     _check_views(data, views, coherence_of(initializer.coherence))
     rows, epochs = _read_or_streamed(data, views, initializer) if is_dataset else (data, None)
     initializer._fit(rows, epochs=epochs, autocast=autocast)
@@ -196,8 +194,6 @@ def _read_or_streamed(
     if for_graph or not isinstance(data, DataLoader | IterableDataset):
         return np.concatenate([rows_of(examples) for (examples,) in epochs.of(0)]), None
     if epochs.size < 2:
-        raise ValueError(
-            f"data={epochs.name} gives mini-batches of one example, and a step needs several: pass "
-            f"a DataLoader with batch_size={size}"
-        )
+        needs = f"a step needs several: pass a DataLoader with batch_size={size}"
+        raise ValueError(f"data={epochs.name} gives mini-batches of one example, and {needs}")
     return epochs.first_rows(), epochs

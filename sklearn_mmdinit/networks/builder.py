@@ -89,8 +89,8 @@ class NetworkBuilder:
         if not self.info.last_layer:
             raise ValueError(
                 f"the module {self.architecture.module} does not end in an nn.Linear that returns "
-                "the logits, whose inputs are the features for coherence and transform; end it by "
-                "an nn.Linear after a hidden layer, not by an nn.Parameter, a softmax or a cast"
+                "the logits, and whose inputs are features; end it by an nn.Linear after a hidden "
+                "layer"
             )
         return self.info.last_layer
 

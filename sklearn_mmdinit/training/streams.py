@@ -48,10 +48,8 @@ class LoaderEpochs:
             if n_rows >= _FIRST_ROWS or n_numbers >= _FIRST_NUMBERS:
                 break
         if not n_rows:
-            raise ValueError(
-                f"data={name} cannot be read: it gives no examples; with drop_last=True a "
-                "DataLoader drops a mini-batch of fewer than batch_size examples"
-            )
+            hint = "with drop_last=True a mini-batch of fewer than batch_size examples is dropped"
+            raise ValueError(f"data={name} cannot be read: it gives no examples; {hint}")
         self.size = max(len(views[0]) for views in self._read)  # collate_fn may leave out examples
         if self.n_rows is None:  # the first pass has not ended
             with suppress(TypeError):  # a loader without a length
