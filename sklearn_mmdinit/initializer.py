@@ -32,7 +32,6 @@ from .coherence import (
     has_graph,
     walk_on,
 )
-from .fine_tuning import labels
 from .networks.builder import NetworkBuilder
 from .theta0 import Theta0, checked_path, put_arrays_, set_theta0_
 from .training.checkpoint import Checkpointer, digest_of
@@ -391,7 +390,7 @@ class MMDInitializer(
         X = self._validated(X, reset=learned is None)
         coherence, device = coherence_of(self.coherence, X), torch_device(self.device)
         (seed,) = seeds_of(self.random_state, 1)
-        n_classes = labels.n_classes_in(labels.one_for_each_row(X, y))
+        n_classes = checks.n_classes_in(y, X)
         builder, theta0 = self._network(X, n_classes, learned, seed)
         is_known = bool(n_classes) or self.module is not None or not checks.is_auto(self.n_classes)
         is_known |= learned is not None and self.config_.n_classes_is_known

@@ -15,7 +15,7 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 from scipy.sparse import issparse
 from sklearn.preprocessing import normalize
-from sklearn.utils import gen_batches
+from sklearn.utils import column_or_1d, gen_batches
 
 # Private in scikit-learn, which is why no other file imports it.
 from sklearn.utils._param_validation import (
@@ -26,7 +26,7 @@ from sklearn.utils._param_validation import (
     make_constraint,
     validate_parameter_constraints,
 )
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_consistent_length, validate_data
 
 from .environment import array_of
 
@@ -213,13 +213,37 @@ def examples_checked(
         checked = validate_data(estimator, X, y, dtype="numeric", **options)
     X, *labels = checked if isinstance(checked, tuple) else (checked,)
     if X.dtype.kind not in "biuf":
-        hint = "leave out or encode the columns of another kind, for example by OrdinalEncoder"
-        raise TypeError(f"X must hold numbers, got an array of dtype {X.dtype}: {hint}")
+        raise TypeError(f"X must hold numbers, got dtype {X.dtype}; encode or leave out others")
     if reset and not flat:
         estimator.n_features_in_ = math.prod(X.shape[1:])
     if shape is not None and X.shape[1:] != shape:
         raise ValueError(f"X has examples of shape {X.shape[1:]}, fit saw shape {shape}")
     return X, *labels
+
+
+# Labels that an initializer counts
+
+
+def missing_in(y: np.ndarray) -> np.ndarray:
+    """Which labels (n,) are NaN, None or pandas' NA, bool (n,)."""
+    missing = [label is None or type(label).__name__ == "NAType" or label != label for label in y]
+    return np.array(missing, dtype=bool)
+
+
+def n_classes_in(y: Any, X: Any) -> int | None:
+    """How many classes labels y of rows X have, without -1, NaN and None; None for one or none."""
+    if y is None:
+        return None
+    labels = np.asarray(array_of(y), dtype=object)
+    check_consistent_length(X, labels)
+    if labels.ndim > 1 and labels.shape[1] != 1:
+        return None
+    labels = column_or_1d(labels, dtype=object, warn=True)
+    known = labels[~missing_in(labels)].tolist()
+    if any(not isinstance(v, str | Real) or (isinstance(v, float) and v % 1 != 0) for v in known):
+        return None  # targets of a regression
+    n_classes = len(set(known) - {-1})
+    return n_classes if n_classes >= 2 else None
 
 
 # The scale of X

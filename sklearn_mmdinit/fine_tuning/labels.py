@@ -2,46 +2,15 @@
 
 from __future__ import annotations
 
-from numbers import Real
 from typing import Any
 
 import numpy as np
 from sklearn.model_selection import StratifiedShuffleSplit
-from sklearn.utils import column_or_1d, compute_class_weight
+from sklearn.utils import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_consistent_length
+from sklearn.utils.validation import _check_sample_weight
 
-from .._base.environment import array_of
-from .._base.validation import add_error_context
-
-# Labels that an initializer counts
-
-
-def missing_in(y: np.ndarray) -> np.ndarray:
-    """Which labels (n,) are NaN, None or pandas' NA, bool (n,)."""
-    missing = [label is None or type(label).__name__ == "NAType" or label != label for label in y]
-    return np.array(missing, dtype=bool)
-
-
-def one_for_each_row(X: Any, y: Any) -> Any:
-    """Labels, one for each row of X; those of one column become (n,)."""
-    if y is None:
-        return y
-    y = np.asarray(array_of(y), dtype=object)
-    check_consistent_length(X, y)
-    return y if y.ndim > 1 and y.shape[1] != 1 else column_or_1d(y, dtype=object, warn=True)
-
-
-def n_classes_in(y: Any) -> int | None:
-    """How many classes labels have without -1, NaN and None; None if fewer than two."""
-    if y is None or (labels := np.asarray(y, dtype=object)).ndim != 1:
-        return None
-    known = labels[~missing_in(labels)].tolist()
-    if any(not isinstance(v, str | Real) or (isinstance(v, float) and v % 1 != 0) for v in known):
-        return None  # targets of a regression
-    n_classes = len(set(known) - {-1})
-    return n_classes if n_classes >= 2 else None
-
+from .._base.validation import add_error_context, missing_in
 
 # Classes
 
