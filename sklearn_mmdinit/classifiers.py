@@ -410,8 +410,8 @@ class NetClassifier(factories.ExtraParamsMixin, ClassifierMixin, BaseEstimator):
         """Probabilities (n_samples, n_classes) in float32, in the order of ``classes_``.
 
         X is as ``fit`` takes it. Rounding depends on the other examples of X: it changes
-        probabilities by up to 1e-5. Examples with values too large for the network raise a
-        ValueError.
+        probabilities by up to 1e-5. Examples with values too large for the network raise an
+        error.
         """
         check_is_fitted(self, "net_")
         probabilities = self.net_.predict_proba(net.Rows(self._validated(X)))

@@ -225,8 +225,8 @@ def check_augmentation(
     if not has_graph(coherence) and torch.equal(*pairs.chunk(2)):
         raise ValueError(
             f"augmentation={shortened(repr(augmentation))} changes both rows of a pair alike, and "
-            "with n_neighbors=0 they are one row, so that there is nothing to learn: draw at "
-            "random in each call, as RandomView() does, and leave a module in training mode"
+            "with n_neighbors=0 they are one row: draw at random in each call, as RandomView() "
+            "does, leave a module in training mode, or leave n_neighbors out, also with views=2"
         )
 
 
