@@ -284,7 +284,7 @@ class NetClassifier(factories.ExtraParamsMixin, ClassifierMixin, BaseEstimator):
             valid_rows = net.Rows(*labels.take(rows, valid)) if len(valid) else None
             X, y, weights = labels.take(rows, train)
             return net.Rows(X, y, weights, valid_rows)
-        with checks.add_error_context("validation_split must be (X_val, y_val)"):
+        with checks.add_error_context("in validation_split=(X_val, y_val)"):
             X_val, y_val = split
             X_val, y_val = self._validated(X_val, y_val)
             y_val = labels.encode(y_val, self.classes_)
@@ -318,9 +318,8 @@ class NetClassifier(factories.ExtraParamsMixin, ClassifierMixin, BaseEstimator):
         start = warm_start.start_from(source, factory, X, n_classes)
         if self.fine_tuning == "head-first" and not start.head:
             raise ValueError(
-                "fine_tuning='head-first' needs a module whose logits come from a plain nn.Linear "
-                f"that is learned and shares no weights; those of {start.architecture.module} do "
-                "not; pass fine_tuning='paper'"
+                "fine_tuning='head-first' needs logits from a trainable nn.Linear with weights "
+                f"of its own, unlike those of {start.architecture.module}; pass fine_tuning='paper'"
             )
         if start.must_learn:
             return start  # the initializer warns itself

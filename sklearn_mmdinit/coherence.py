@@ -284,7 +284,7 @@ def _on_read_only(name: str, function: Callable[[np.ndarray], Any], X: np.ndarra
     """``function(X)`` for a read-only view of X; an error gets a note with `name`."""
     view = X.view()
     view.flags.writeable = False
-    with add_error_context(f"{name} got X as a read-only array: it must copy what it changes"):
+    with add_error_context(f"{name} got X as a read-only array; if it changes X, it must copy X"):
         return function(view)
 
 

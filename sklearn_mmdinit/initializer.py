@@ -341,7 +341,7 @@ class MMDInitializer(
             value = getattr(self, name)
             if not np.array_equal(value, defaults[name].default):
                 raise ValueError(
-                    f"{name}={value!r} describes a perceptron, but module is given; leave it out"
+                    f"{name}={value!r} describes an MLP, but module is given; leave {name} out"
                 )
 
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -611,9 +611,9 @@ class MMDInitializer(
             n_rows = 2 * state.step * config.rows_a_step
             longer = f"a loader that ends after {n_rows:,} examples, with max_iter=1"
         before, last = levels[-2:]
-        what = f"L_coh is {last:.3g}, and 1 without any learning; standardize X, or"
+        what = f"L_coh is {last:.3g}, and 1 if nothing is learned; standardize X, or"
         if is_still_falling(levels):
             what = f"L_coh fell from {before:.3g} to {last:.3g} in the last {config.window} steps "
-            what += "of a constant rate;"
+            what += "at a constant learning rate;"
         warn_user(f"Pre-training has not converged: {what} try {longer}", ConvergenceWarning)
         return False

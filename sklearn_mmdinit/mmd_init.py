@@ -134,7 +134,7 @@ def mmd_init_(
         raise ValueError(f"views must be 1 or 2, got {views!r}")
     if dist.is_available() and dist.is_initialized() and dist.get_rank():
         warn_user(
-            f"rank {dist.get_rank()} trains alone: mmd_init_ averages no gradients over ranks; "
+            f"rank {dist.get_rank()} trains alone: mmd_init_ does not average gradients of ranks; "
             "call it in one process and load its weights, or write a loop with CoherenceLoss"
         )
     device = next((parameter.device for parameter in module.parameters()), None)

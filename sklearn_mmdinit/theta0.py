@@ -180,7 +180,7 @@ class Theta0:
 
     def _keywords_of_mlp(self) -> dict[str, Any]:
         if not self.architecture.is_perceptron:
-            name, hint = self.architecture.module, "use arrays, or to_module() of the initializer"
+            name, hint = self.architecture.module, "load its arrays into a module of this class"
             raise AttributeError(f"theta0 is not of an MLP but of the module {name}: {hint}")
         return self.architecture.keywords
 
@@ -343,7 +343,7 @@ def read_whole(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
         # Some come from an element type that NumPy does not have.
         why = shortened(str(error))
         raise ValueError(
-            f"{str(path)!r} is damaged, or another file; save it again ({why})"
+            f"{str(path)!r} is damaged, or not a file of this package ({why})"
         ) from error
     return arrays, texts
 

@@ -170,7 +170,7 @@ def test_a_frozen_last_layer_keeps_its_weights_and_one_before_is_to_be_trained(n
         mmd_init_(net, X, coherence="auto", max_iter=1, random_state=0)
         assert all(map(torch.equal, before, net[2].parameters()))
     net[0].requires_grad_(False), net[2].requires_grad_(True)
-    with pytest.raises(ValueError, match="coherence needs a hidden layer to train"):
+    with pytest.raises(ValueError, match="coherence needs a trainable layer before"):
         mmd_init_(net, X, coherence="auto", random_state=0)
 
 

@@ -181,11 +181,11 @@ def test_a_module_without_hidden_activations_is_told():
     pooled = nn.Sequential(flat, conv, nn.AdaptiveAvgPool2d(1), nn.Flatten())
     scaled = Scaled(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 3))
     for module in (nn.Linear(6, 3), pooled, scaled):
-        with pytest.raises(ValueError, match=r"does not end in an nn.Linear.*end it by an nn"):
+        with pytest.raises(ValueError, match=r"must end in an nn.Linear.*put one after"):
             small(module, coherence="auto").fit(rows(40))
     init = small(scaled).fit(rows(20))
     for method in (init.get_feature_names_out, lambda: init.transform(rows(20))):
-        with pytest.raises(ValueError, match=r"the module .*Scaled does not end in an nn.Linear"):
+        with pytest.raises(ValueError, match=r"the module .*Scaled must end in an nn.Linear"):
             method()
 
 

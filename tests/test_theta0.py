@@ -54,7 +54,7 @@ def test_all_of_the_state_of_a_module_is_there(of_module):
     for ask in (lambda: theta0.coefs, lambda: of_module.coefs_):
         with pytest.raises(AttributeError, match=r"not of an MLP .*Conv"):
             ask()
-    with pytest.raises(AttributeError, match=r"to_module\(\) of the initializer"):
+    with pytest.raises(AttributeError, match=r"load its arrays into a module"):
         theta0.to_module()
 
 

@@ -52,7 +52,7 @@ def array_of(X: Any) -> Any:
     """Tensors as an array (bfloat16 as float32); arrays and tables unchanged; else a TypeError."""
     if isinstance(X, Dataset | DataLoader | Iterator):
         raise TypeError(
-            f"rows must be in an array, a tensor or a table, got a {type(X).__name__}; pass "
+            f"X must be an array, a tensor or a table, got a {type(X).__name__}; pass "
             "torch.stack([x for x, *_ in dataset]) for a Dataset, or use mmd_init_, which reads a "
             "Dataset or a DataLoader"
         )
@@ -62,7 +62,7 @@ def array_of(X: Any) -> Any:
         return X
     if X.is_meta or X.is_nested or X.layout != torch.strided:
         kind = "nested (pad it by torch.nested.to_padded_tensor)" if X.is_nested else X.layout
-        raise TypeError(f"a tensor must be dense and hold numbers, got {kind} on {X.device}")
+        raise TypeError(f"X must be a dense tensor that has values, got {kind} on {X.device}")
     X = X.detach().cpu()
     return (X.float() if X.dtype == torch.bfloat16 else X).numpy()
 

@@ -98,7 +98,7 @@ def cast_to_float32() -> Iterator[None]:
 
 def not_finite(what: str) -> ValueError:
     """The error for numbers computed from X that are not finite."""
-    return ValueError(f"{what} not finite: values of X are too large; scale X, as in fit")
+    return ValueError(f"{what} not finite: values of X are too large; standardize X")
 
 
 # Parameters: constraints are those of scikit-learn's `_parameter_constraints`
@@ -213,7 +213,9 @@ def examples_checked(
         checked = validate_data(estimator, X, y, dtype="numeric", **options)
     X, *labels = checked if isinstance(checked, tuple) else (checked,)
     if X.dtype.kind not in "biuf":
-        raise TypeError(f"X must hold numbers, got dtype {X.dtype}; encode or leave out others")
+        raise TypeError(
+            f"X must hold numbers, got dtype {X.dtype}; encode or drop the other columns"
+        )
     if reset and not flat:
         estimator.n_features_in_ = math.prod(X.shape[1:])
     if shape is not None and X.shape[1:] != shape:
@@ -306,9 +308,7 @@ def warn_if_another_scale(X: Any, mean: np.ndarray | None, spread: np.ndarray | 
     away = [np.square(block - mean)[:, squares > 0].sum(axis=1) for block in _blocks(X)]
     far = float(np.median(np.concatenate(away)) / squares.sum())
     if far > _FAR:
-        how = (
-            f"are {math.sqrt(far):.2g} times as far from the mean of the pre-training data as those"
-        )
+        how = f"are {math.sqrt(far):.2g} times as far from the pre-training data's mean as that is"
     else:
         # Columns that do not vary in X are left out too: a rare category may be missing there.
         n, (here, variances) = X.shape[0], mean_and_variance(X)

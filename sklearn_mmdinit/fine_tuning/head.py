@@ -80,7 +80,7 @@ def fit_head_(net: Net, head: str, rows: Rows, seed: int) -> None:
 def _fit_layer_(layer: Any, H: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> None:
     """Fit a linear layer to its inputs H (n, n_units) and the numbers of their classes."""
     if not np.isfinite(H).all():
-        raise ValueError("inputs of the last layer are not finite: X is too large; standardize X")
+        raise ValueError("inputs of the last layer are not finite; standardize X")
     # The regression has centred features of unit norm, because their direction describes the
     # example, and because the penalty then does not depend on their scale. The layer gets
     # activations as they are, and its bias takes up their mean.
@@ -147,8 +147,8 @@ def linear_probe_(module: nn.Module, X: Any, y: Any) -> nn.Module:
     used = np.unique(classes)
     if classes.dtype.kind not in "iu" or len(used) < 2 or used[0] < 0 or used[-1] >= n_classes:
         raise ValueError(
-            f"y must hold at least two of the whole numbers 0 to {n_classes - 1}, one for each "
-            f"logit, got {shortened(str(used.tolist()))}; sklearn's LabelEncoder gives them"
+            f"y must hold integers from 0 to {n_classes - 1}, at least two different ones, got "
+            f"{shortened(str(used.tolist()))} of {used.dtype}; sklearn's LabelEncoder gives them"
         )
     _fit_layer_(uncompiled(module).get_submodule(head), hidden_of(net, head, rows), classes, None)
     return module

@@ -311,5 +311,5 @@ def train(net: Net, rows: Rows, n_epochs: int) -> None:
     for epoch in net.history_:
         epoch["batches"].clear()  # nothing reads them, and they grow with the examples
     if not learned_is_finite(net.module_):
-        hint = f"lower learning_rate_init={net.lr!r} or standardize X"
+        hint = f"try a learning_rate_init below {net.lr!r}, or standardize X"
         raise ValueError(f"the weights are no longer finite after training; {hint}")

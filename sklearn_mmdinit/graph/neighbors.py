@@ -67,7 +67,7 @@ def nearest_neighbors(
     if n >= exact_below:
         minutes = f"{_SECONDS_A_PAIR * n * n / 60:.0f} minutes on two cores"
         warn_user(
-            f"The exact neighbours of {n} rows may take {minutes}. A search that is nearly exact "
+            f"The exact neighbours of {n:,} rows may take {minutes}. A search that is nearly exact "
             "and much faster needs: pip install pynndescent"
         )
     return share_neighbors(exact(points, n_neighbors, verbose=verbose), kind)

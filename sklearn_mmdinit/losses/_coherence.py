@@ -145,7 +145,7 @@ class CoherenceLoss(nn.Module):
             If `z1` and `z2` differ in their shape, or are not valid for :func:`coherence`.
         """
         if z1.shape != z2.shape:
-            raise ValueError(f"z1 and z2 must have one shape, got {[*z1.shape]} and {[*z2.shape]}")
+            raise ValueError(f"z1 and z2 need the same shape, got {[*z1.shape]} and {[*z2.shape]}")
         return coherence(torch.stack([z1, z2]).flatten(0, 1), self.separation)
 
 

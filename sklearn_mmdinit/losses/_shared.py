@@ -64,7 +64,7 @@ def check_probabilities(name: str, values: torch.Tensor) -> None:
         sum_found = float(sums.flatten()[(sums - 1.0).abs().argmax()])
         raise ValueError(
             f"{name} must hold probabilities, got a smallest value of {float(values.min()):.3g} "
-            f"and a sum over classes of {sum_found:.3g}; its rows must be as logits.softmax(-1)"
+            f"and a sum over classes of {sum_found:.3g}; pass logits.softmax(-1)"
         )
 
 

@@ -88,9 +88,8 @@ class NetworkBuilder:
         """Name of the linear layer that returns the logits; a ValueError if none does."""
         if not self.info.last_layer:
             raise ValueError(
-                f"the module {self.architecture.module} does not end in an nn.Linear that returns "
-                "the logits, and whose inputs are features; end it by an nn.Linear after a hidden "
-                "layer"
+                f"the module {self.architecture.module} must end in an nn.Linear that returns the "
+                "logits and whose inputs are the features; put one after a hidden layer"
             )
         return self.info.last_layer
 

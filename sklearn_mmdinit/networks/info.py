@@ -203,8 +203,8 @@ def _passes_by_vmap(module: nn.Module, X: torch.Tensor) -> bool:
     ):
         _pass_two_networks(module, X, by_vmap=False)
     warn_user(
-        "The paper's terms are slow here (coherence alone is not), because perturbed copies of the "
-        f"module {name} are computed one after the other: {vmap_fails}"
+        f"The paper's terms are slow here: perturbed copies of the module {name} are computed one "
+        f"after the other, because {vmap_fails}. Coherence alone needs none and is not slow"
     )
     return False
 

@@ -205,7 +205,7 @@ def jacobian_norms(
     if not squares:
         raise ValueError(
             f"the detachment term has no Jacobian, because the logits of {type(module).__name__} "
-            "depend neither on an input of floats nor on an nn.Linear, nn.Embedding or convolution "
+            "depend on neither floating-point input nor an nn.Linear, nn.Embedding or convolution "
             "before the last layer; set detachment_weight=0"
         )
     return torch.stack(squares, dim=-1).add(_TINY).sqrt().transpose(0, 1)

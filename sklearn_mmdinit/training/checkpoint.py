@@ -76,16 +76,15 @@ class Checkpointer:
         self.due = time.monotonic() + _SECONDS_BETWEEN_WRITES
 
     def _read(self, path: Path, fresh: State) -> State:
-        remedy = "delete the file and call fit again, or pass another path"
-        with add_error_context(f"checkpoint {path} cannot be read; {remedy}"):
+        with add_error_context(f"checkpoint {path} holds no training; pass another path"):
             arrays, texts = read_whole(path)
             text = texts[TRAINING_KEY]
         kept = json.loads(text, object_hook=lambda d: arrays[d[_ARRAY]] if _ARRAY in d else d)
         if kept["digest"] != self.digest:
             raise ValueError(
                 f"checkpoint {path} is of another training: its data, a parameter, the initial "
-                "weights or the version of sklearn_mmdinit differ. Repeat the original call, with "
-                "torch.manual_seed before the module is built, or pass another path as checkpoint"
+                "weights or the version of sklearn_mmdinit differ. Repeat the original call (for a "
+                "module, call torch.manual_seed before building it), or pass another path"
             )
         weights = {name: kept["state"][name] for name in ("current", "best")}
         theta0s = {n: w and replace(fresh.current, arrays=w) for n, w in weights.items()}
@@ -114,6 +113,6 @@ class _Hasher(NumpyHasher):
 def digest_of(*values: Any) -> str:
     """A hash of values and of the package's version, the same in every process."""
     version = sys.modules[__name__.partition(".")[0]].__version__
-    remedy = "a checkpoint compares parameters: define classes and objects in a module"
+    remedy = "a checkpoint hashes parameters: define their classes in an importable file"
     with add_error_context(remedy):
         return str(_Hasher("md5", coerce_mmap=True).hash((version, values)))

@@ -197,8 +197,8 @@ def _step(
         terms = loss_terms(network, info, batch, random, config)
     if not terms.requires_grad:
         raise ValueError(
-            "coherence needs a hidden layer to train: the inputs of the last layer depend on no "
-            "parameter that requires a gradient"
+            "coherence needs a trainable layer before the last one: add or unfreeze one, because "
+            "the last layer's inputs depend on no parameter that requires a gradient"
         )
     # Gradients keep their memory: the operating system would have to zero new memory.
     optimizer.zero_grad(set_to_none=False)

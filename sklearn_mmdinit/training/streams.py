@@ -101,7 +101,7 @@ def _views_in(item: Any, n_views: int) -> Views:
     if len(views) < n_views or not are_examples or len({(v.shape, v.dtype) for v in views}) > 1:
         valid = "x or (x, ...), with x a tensor (B, ...) of examples"
         if n_views == 2:
-            valid = "(a, b, ...), with a and b two views of each example, tensors (B, ...) alike"
+            valid = "(a, b, ...), with a and b two views, tensors (B, ...) of equal shape and dtype"
         got = tree_map(
             lambda v: f"{v.dtype} {[*v.shape]}" if torch.is_tensor(v) else type(v).__name__, item
         )
