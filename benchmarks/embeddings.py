@@ -1,10 +1,8 @@
 """Claim: of embeddings with few labels EmbeddingClassifier predicts better than its rivals.
 
-Texts are rows of a pre-trained sentence encoder, all-MiniLM-L6-v2: what people have who label a few
-texts of many. The published training rows are there without labels, and N labels of each class are
-drawn from them. No method sees a test row before it predicts. Rivals have fixed parameters; rules
-that depend on one are there with several values of it. EmbeddingClassifier was chosen on the first
-three sets; hwu64 and stackoverflow were measured once, after that.
+Texts are rows of a pre-trained sentence encoder, all-MiniLM-L6-v2. The published training rows are
+there without labels, and N labels of each class are drawn from them. EmbeddingClassifier was chosen
+on the first three sets; hwu64 and stackoverflow were measured once, after that.
 
 Run it (some hours on one core, and half an hour more for the vectors of 20 Newsgroups, once),
 or a part::
@@ -30,23 +28,18 @@ them nothing was chosen (two hours on one core)::
     python benchmarks/embeddings.py --data-dir photographs --sets scenes clothing
 """
 
-import argparse
-import time
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
-import joblib
 from tqdm import tqdm
 
 from data.encoded import PHOTOGRAPHS
 from data.texts import N_ROWS
 from protocol import command, embedded
-from protocol.embedded import METHODS, Embedded
+from protocol.embedded import METHODS
 from protocol.methods import select_names
 from protocol.parallel import results
-from protocol.store import Log, write_atomically
-from reporting.embedding_tables import EMBEDDING_TABLES, FIGURES
+from protocol.store import Log
 from reporting.results import pack_draws
 from reporting.tables import publish
 
@@ -59,6 +52,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     given = "a folder with the texts and the package that there are"
     command.add_few_label_options(parser, METHODS, (1, 2, 5, 20), given)
     options = parser.parse_args(argv)
+    log, calls = Log(options.output / "embeddings.jsonl"), []
     with command.refusing(parser), command.resumable(parser):
         methods = select_names(options.methods, METHODS)
         say = partial(command.say, options)
@@ -67,58 +61,30 @@ def main(argv: Sequence[str] | None = None) -> None:
             embedded.embedded(name, options.data_dir, folder, options.seed, say, with_bar)
             for name in select_names(options.sets, sets, what="set")
         ]
-        once, scores = measure(options, methods, [data for data, _ in found])
+        # Draws are the outermost loop, and then N: an interruption leaves all sets alike.
+        cells = [
+            (data, n, draw, {name: embedded.record_key(data, name, n, draw) for name in methods})
+            for draw in range(options.draws)
+            for n in options.n_labels
+            for data, _ in found
+            if embedded.has_enough(data, n)
+        ]
+        for data, n, draw, keys in cells:
+            wanted = {name: key for name, key in keys.items() if key not in log.records}
+            calls += [(wanted, n, draw, data)] if wanted else []
+        scored = results(options.jobs, embedded.score_cell, calls)
+        for records in tqdm(scored, total=len(calls), unit="cell", disable=options.quiet):
+            for record in records:
+                log.append(record)
+    scores = [log.records[key] for *_, keys in cells for key in keys.values()]
     settings = {name: getattr(options, name) for name in ("draws", "seed", "n_labels")}
     measured = {
         "settings": settings | {"methods": methods},
         "sets": [entry for _, entry in found],
-        "once": once,
-        "figures": [*FIGURES],
-        "scores": pack_draws(scores, range(options.draws), FIGURES),
+        **pack_draws(scores, range(options.draws), ("accuracy", "seconds")),
     }
-    publish(parser, options, measured, [*EMBEDDING_TABLES])
-
-
-def measure(
-    options: argparse.Namespace, methods: Sequence[str], sets: Sequence[Embedded]
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Records of UMAP and of every cell; what the log has is not measured again."""
-    log = Log(options.output / "embeddings.jsonl")
-    # Draws are the outermost loop, and then N: what an interruption leaves has all sets alike.
-    cells = [
-        (data, n, draw, {name: embedded.record_key(data, name, n, draw) for name in methods})
-        for draw in range(options.draws)
-        for n in options.n_labels
-        for data in sets
-        if embedded.has_enough(data, n)
-    ]
-    once, umaps = [], {}
-    for data in sets if "umap+logistic" in methods else ():
-        umaps[data.name], record = _umap(data, log)
-        once.append(record)
-    calls: list[tuple[Any, ...]] = []
-    for data, n, draw, keys in cells:
-        wanted = {name: key for name, key in keys.items() if key not in log.records}
-        calls += [(wanted, n, draw, data, umaps.get(data.name))] if wanted else []
-    scored = results(options.jobs, embedded.score_cell, calls)
-    for records in tqdm(scored, total=len(calls), unit="cell", disable=options.quiet):
-        for record in records:
-            log.append(record)
-    return once, [log.records[key] for *_, keys in cells for key in keys.values()]
-
-
-def _umap(data: Embedded, log: Log) -> tuple[embedded.Rows, dict[str, Any]]:
-    """UMAP's coordinates of a set, kept in a file, and what they took."""
-    key = embedded.umap_key(data)
-    path = log.path.with_suffix("") / f"{data.name}-umap-{key}.joblib"
-    if key not in log.records or not path.exists():
-        start = time.perf_counter()
-        rows = embedded.umap_rows(data)
-        seconds = round(time.perf_counter() - start, 2)
-        write_atomically(path, partial(joblib.dump, rows))
-        log.append({"key": key, "set": data.name, "once": "umap", "seconds": seconds})
-    record = {name: value for name, value in log.records[key].items() if name != "key"}
-    return joblib.load(path), record
+    kinds = ["embeddings", "embeddings_gains", "embeddings_by_set", "embeddings_seconds"]
+    publish(parser, options, measured, kinds)
 
 
 if __name__ == "__main__":

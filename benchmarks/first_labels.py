@@ -35,7 +35,6 @@ from protocol.methods import select_names
 from protocol.parallel import threads
 from protocol.store import Log, code_digest, deciding_versions, digest_of, write_atomically
 from protocol.tasks import seed_of
-from reporting.first_label_tables import FIGURES, FIRST_LABEL_TABLES
 from reporting.results import pack_draws
 from reporting.tables import publish
 from rivals import first_examples as rules
@@ -56,6 +55,7 @@ NETWORKS: dict[str, tuple[dict[str, Any], int]] = {
 """Of each set of images what the initializer is given, and how many theta0s the seeds share."""
 EMBEDDINGS = ("banking77", "clinc150", "scenes")
 N_IMAGES, N_EMBEDDINGS = 10_000, 3_000  # to choose from; each seed draws its own embeddings
+FIGURES = ("accuracy", "found")
 BUDGETS, OF_RANDOM = (1, 2, 5), (1, 2, 3, 5, 10, 20)
 """Labels, in multiples of the number of classes; more to say how many a better choice saves."""
 
@@ -184,8 +184,11 @@ def main(argv: Sequence[str] | None = None) -> None:
                     log.append({"key": key, "cells": [*outcomes(pool, choice, seed)]})
                 same = {"set": name, "draw": seed, "method": choice}
                 scores += [same | cell for cell in log.records[key]["cells"]]
-    measured = {"figures": [*FIGURES], "scores": pack_draws(scores, seeds, FIGURES)}
-    publish(parser, options, {"settings": {"choices": choices}} | measured, [*FIRST_LABEL_TABLES])
+    measured = {
+        "settings": {"choices": choices},
+        **pack_draws(scores, seeds, ("accuracy", "found")),
+    }
+    publish(parser, options, measured, ["first_labels", "first_labels_gains"])
 
 
 if __name__ == "__main__":

@@ -43,7 +43,6 @@ from protocol.photographed import (
     start_key,
 )
 from protocol.store import Log
-from reporting.photograph_tables import FIGURES, PHOTOGRAPH_TABLES
 from reporting.results import pack_draws
 from reporting.tables import publish
 
@@ -101,10 +100,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         "source": bench.data.source,
         "digest": bench.digest,
         "once": [{k: v for k, v in each.items() if k != "key"} for each in once if each],
-        "figures": [*FIGURES],
-        "scores": pack_draws(scores, range(options.draws), FIGURES),
+        **pack_draws(scores, range(options.draws), ("accuracy", "seconds")),
     }
-    publish(parser, options, results, [*PHOTOGRAPH_TABLES])
+    publish(parser, options, results, ["photographs", "photographs_starts"])
 
 
 if __name__ == "__main__":

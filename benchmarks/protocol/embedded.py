@@ -4,7 +4,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -17,17 +17,12 @@ from data.sentences import MAX_TOKENS, MINILM, load_encoder
 from data.texts import load_texts
 from protocol.store import code_digest, data_digest, deciding_versions, digest_of, write_atomically
 from protocol.tasks import rows_of_classes, seed_of
-from rivals import few_labels
 from rivals import from_embeddings as rules
 from rivals.from_embeddings import Draw
 from sklearn_mmdinit import EmbeddingClassifier
 
 # To be raised where what is measured changes otherwise than by a parameter.
 FORM = 1
-
-
-Rows = tuple[np.ndarray, np.ndarray]
-"""Training and test rows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,7 +106,6 @@ def embedding_classifier(draw: Draw) -> np.ndarray:
 
 
 ALPHAS, SCALES = (0.5, 0.8, 0.95, 0.99), (20.0, 40.0)
-UMAP = "umap+logistic"
 METHODS: dict[str, Predict] = {
     "EmbeddingClassifier": embedding_classifier,
     "logistic, C = 10": partial(rules.logistic, C=10.0),
@@ -125,7 +119,6 @@ METHODS: dict[str, Predict] = {
         for words in ("", ", equal masses")
         for alpha in ALPHAS
     },
-    "LaplacianShot": rules.laplacian_shot,
     **{
         f"soft k-means, {scale:g}{words}": partial(
             rules.soft_kmeans, scale=scale, equal_sizes=bool(words)
@@ -133,24 +126,7 @@ METHODS: dict[str, Predict] = {
         for words in ("", ", equal sizes")
         for scale in SCALES
     },
-    UMAP: rules.scaled_logistic,
 }
-"""All but one read the embeddings, and that one UMAP's coordinates."""
-
-
-# UMAP of a set, which all draws share
-
-
-def umap_rows(data: Embedded) -> Rows:
-    both = few_labels.umap_embedding(data.X, data.X_test, data.seed)
-    return both[: len(data.X)], both[len(data.X) :]
-
-
-@cache
-def umap_key(data: Embedded) -> str:
-    """What stands for UMAP's rows before they are made."""
-    parts: list[Any] = [FORM, data.X_digest, data.test_digest, data.n_classes, data.seed]
-    return digest_of([*parts, version("umap-learn"), deciding_versions()])
 
 
 # Records
@@ -160,26 +136,24 @@ def record_key(data: Embedded, method: str, n_labels: int, draw: int) -> str:
     """What stands for all that decides a record."""
     of_package = method == "EmbeddingClassifier"
     code = code_digest(without=frozenset()) if of_package else None
-    rows = umap_key(data) if method == UMAP else None
     parts = [FORM, data.digest, data.X_digest, data.test_digest, data.seed, n_labels, draw, method]
-    return digest_of([*parts, code, rows, deciding_versions()])
+    return digest_of([*parts, code, deciding_versions()])
 
 
 def score_cell(
-    wanted: dict[str, str], n_labels: int, draw: int, data: Embedded, umap: Rows | None
+    wanted: dict[str, str], n_labels: int, draw: int, data: Embedded
 ) -> list[dict[str, Any]]:
     """Records of the methods wanted, by name with their keys, of one draw."""
     labelled = labelled_rows(data, n_labels, draw)
     others = np.setdiff1d(np.arange(len(data.y)), labelled)
+    given = Draw(data.X[labelled], data.y[labelled], data.X[others], data.X_test, data.n_classes)
     records = []
     with warnings.catch_warnings():
         # scikit-learn asks whether so many classes of so few rows are not a regression.
         warnings.simplefilter("ignore")
         for name, key in wanted.items():
-            X, X_test = umap if umap and name == UMAP else (data.X, data.X_test)
             start = time.perf_counter()
-            draw_of = Draw(X[labelled], data.y[labelled], X[others], X_test, data.n_classes)
-            guess = METHODS[name](draw_of)
+            guess = METHODS[name](given)
             seconds = time.perf_counter() - start
             record = {"key": key, "set": data.name, "n_labels": n_labels, "draw": draw}
             record |= {"method": name, "accuracy": round(float((guess == data.y_test).mean()), 6)}

@@ -11,10 +11,8 @@ import pandas as pd
 
 from protocol.contenders import ALL_RIVALS, RIVALS, scratch_of
 from protocol.methods import FEATURES_THETA0, theta0_of
-from reporting.embedding_tables import OURS as EMBEDDING_LINE
-from reporting.embedding_tables import by_draw
 from reporting.estimates import N, gains, mean_by
-from reporting.first_label_tables import by_seed
+from reporting.few_label_tables import EMBEDDING_LINE, by_seed, of_new_sets
 from reporting.layout import Table, gain_text, several
 from reporting.results import Library
 from reporting.task_tables import OURS, rows_of_all_files, wide_of
@@ -73,7 +71,7 @@ def _units(claim: Claim, library: Library) -> tuple[pd.DataFrame, list[str]]:
     if claim.file == ALL_FILES:
         accuracies, rivals = mean_by(rows_of_all_files(library), N, "run"), [*RIVALS]
     elif claim.file in (SENTENCES, BESIDE_SETFIT):
-        accuracies = by_draw(library.results(claim.file))
+        accuracies = of_new_sets(library.results(claim.file))
         rivals = [name for name in accuracies if name != EMBEDDING_LINE]
     elif claim.file == FIRST_LABELS:
         accuracies = by_seed(library.results(claim.file), "mnist")

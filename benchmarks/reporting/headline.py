@@ -8,9 +8,7 @@ from matplotlib.figure import Figure
 from protocol.methods import FEATURES_THETA0
 from protocol.store import digest_of, write_atomically
 from reporting.claims import FIRST_LABELS, SENTENCES, Claim, figures_of
-from reporting.embedding_tables import OURS as EMBEDDING_LINE
-from reporting.first_label_tables import OURS as FIRST_CHOICE
-from reporting.first_label_tables import RANDOM
+from reporting.few_label_tables import EMBEDDING_LINE, FIRST_CHOICE, RANDOM
 from reporting.layout import Table, named_rows
 from reporting.results import Library
 

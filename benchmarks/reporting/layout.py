@@ -32,18 +32,25 @@ def as_markdown(table: Table) -> str:
     return "\n".join([*title, *(f"| {' | '.join(line)} |" for line in lines)])
 
 
-def mean_and_std(mean: float, std: float | None = None) -> str:
-    """Two digits of each; a single value has no std, and what is missing is a dash."""
+OF_N = "N = {}".format
+"""The head of a column of so many labels."""
+
+
+def mean_and_std(mean: float, std: float | None = None, digits: int = 2) -> str:
+    """A single value has no std, and what is missing is a dash."""
     if pd.isna(mean):
         return "-"
-    return f"{mean:.2f}" if pd.isna(std) else f"{mean:.2f} ± {std:.2f}"
+    return f"{mean:.{digits}f}" + ("" if pd.isna(std) else f" ± {std:.{digits}f}")
 
 
-def gain_text(mean: float, low: float | None = None, high: float | None = None) -> str:
+def gain_text(
+    mean: float, low: float | None = None, high: float | None = None, digits: int = 2
+) -> str:
     """The mean with its sign, and the interval where there is one."""
     if pd.isna(mean):
         return "-"
-    return f"{mean:+.2f}" + ("" if pd.isna(low) else f" [{low:+.2f}, {high:+.2f}]")
+    interval = "" if pd.isna(low) else f" [{low:+.{digits}f}, {high:+.{digits}f}]"
+    return f"{mean:+.{digits}f}" + interval
 
 
 def several(counts: Sequence[int], what: str) -> str:
@@ -60,6 +67,11 @@ def texts(form: Callable[..., str], *frames: pd.DataFrame) -> pd.DataFrame:
         return first.astype(object)
     made = np.vectorize(form, otypes=[object])(*(frame.to_numpy(object) for frame in frames))
     return pd.DataFrame(made, index=first.index, columns=first.columns)
+
+
+def numbers(values: pd.DataFrame, form: str = "{:.1f}") -> pd.DataFrame:
+    """Each number in this form, a dash where there is none."""
+    return values.map(lambda value: "-" if pd.isna(value) else form.format(value))
 
 
 def in_brackets(ours: pd.DataFrame, paper: pd.DataFrame) -> pd.DataFrame:

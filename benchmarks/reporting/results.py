@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -62,12 +62,11 @@ def unpack_scores(entries: Iterable[dict[str, Any]]) -> pd.DataFrame:
 
 
 def pack_draws(
-    records: Iterable[dict[str, Any]], draws: Iterable[int], figures: Mapping[str, int]
-) -> list[dict[str, Any]]:
-    """One entry for each set and N; of each method, by figure, a list over the draws.
+    records: Iterable[dict[str, Any]], draws: Iterable[int], figures: Sequence[str]
+) -> Results:
+    """An entry for each set and N; of each method, by figure, a list over the draws, of 4 digits.
 
-    `figures` has the number of digits of each. Accuracies are in percent; null where a draw was not
-    measured.
+    Accuracies are in percent; null where a draw was not measured.
     """
     frame = pd.DataFrame(list(records), columns=["set", N, "draw", "method", *figures])
     frame["accuracy"] *= 100.0
@@ -77,23 +76,23 @@ def pack_draws(
         for method, group in cell.groupby("method", sort=False):
             by_draw = group.set_index("draw").reindex(draws)
             methods[method] = [
-                [None if pd.isna(v) else float(f"{v:.{digits}g}") for v in by_draw[figure]]
-                for figure, digits in figures.items()
+                [None if pd.isna(v) else float(f"{v:.4g}") for v in by_draw[figure]]
+                for figure in figures
             ]
         entries.append({"set": name, N: int(n), "methods": methods})
-    return entries
+    return {"figures": [*figures], "scores": entries}
 
 
-def unpack_draws(entries: Iterable[dict[str, Any]], figures: Mapping[str, int]) -> pd.DataFrame:
+def unpack_draws(results: Results) -> pd.DataFrame:
     """One row for each set, N, method and draw (0, 1, ... of those packed)."""
     rows = [
         (entry["set"], entry[N], method, draw, *values)
-        for entry in entries
+        for entry in results["scores"]
         for method, lists in entry["methods"].items()
         for draw, values in enumerate(zip(*lists, strict=True))
         if None not in values
     ]
-    return pd.DataFrame(rows, columns=["set", N, "method", "draw", *figures])
+    return pd.DataFrame(rows, columns=["set", N, "method", "draw", *results["figures"]])
 
 
 # Parts

@@ -7,30 +7,31 @@ from pathlib import Path
 from typing import Any
 
 from protocol.store import digest_of, provenance, write_json
-from reporting.embedding_tables import EMBEDDING_TABLES
-from reporting.first_label_tables import FIRST_LABEL_TABLES
+from reporting.few_label_tables import FEW_LABEL_TABLES
 from reporting.layout import Table
-from reporting.photograph_tables import PHOTOGRAPH_TABLES
 from reporting.results import Results
-from reporting.self_supervised_tables import SELF_SUPERVISED_TABLES
-from reporting.signal_tables import SIGNAL_TABLES
 from reporting.small_network_tables import SMALL_NETWORK_TABLES
 from reporting.study_tables import STUDY_TABLES
-from reporting.task_tables import TITLES, against_table, gain_table, task_table
+from reporting.task_tables import (
+    TITLES,
+    above_rivals_table,
+    against_table,
+    gain_table,
+    self_supervised_table,
+    task_table,
+)
 from reporting.time_tables import TIME_TABLES
 
 TABLES: dict[str, Callable[[Results], Table]] = {
     **{kind: partial(task_table, kind) for kind in TITLES},
     "gain": gain_table,
     "against": against_table,
+    "self_supervised": self_supervised_table,
+    "above_rivals": above_rivals_table,
     **STUDY_TABLES,
     **TIME_TABLES,
-    **EMBEDDING_TABLES,
-    **FIRST_LABEL_TABLES,
-    **PHOTOGRAPH_TABLES,
+    **FEW_LABEL_TABLES,
     **SMALL_NETWORK_TABLES,
-    **SELF_SUPERVISED_TABLES,
-    **SIGNAL_TABLES,
 }
 """From what a command writes to a table of it."""
 

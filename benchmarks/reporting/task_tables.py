@@ -23,7 +23,7 @@ from reporting.estimates import (
     mean_by,
     task_std_over_runs,
 )
-from reporting.layout import Table, gain_text, in_brackets, mean_and_std, named_rows, texts
+from reporting.layout import OF_N, Table, gain_text, in_brackets, mean_and_std, named_rows, texts
 from reporting.paper import (
     beside_paper,
     compares_with_paper,
@@ -52,7 +52,7 @@ def wide_of(results: Results) -> pd.DataFrame:
 
 def task_estimates(kind: str, wide: pd.DataFrame) -> Estimates:
     """One of ``FIGURES``, its columns named as the paper's."""
-    return Estimates(*(part.rename(columns="N = {}".format) for part in FIGURES[kind](wide)))
+    return Estimates(*(part.rename(columns=OF_N) for part in FIGURES[kind](wide)))
 
 
 def task_table(kind: str, results: Results) -> Table:
@@ -81,7 +81,7 @@ def _gain_texts(columns: dict[Any, pd.Series]) -> pd.DataFrame:
     cells += texts(
         lambda low, high: "" if pd.isna(low) else f", runs [{low:+.2f}, {high:+.2f}]", *runs[1:3]
     )
-    return cells.rename(columns="N = {}".format)
+    return cells.rename(columns=OF_N)
 
 
 def gain_table(results: Results) -> Table:
@@ -122,7 +122,7 @@ def against_table(results: Results) -> Table:
             rival = pd.concat([wide.loc[[n], name] for n, name in best.items()])
             differences[row, MEASURED_THERE] = wide[row] - rival
             named[row, MEASURED_THERE] = {
-                f"N = {n}": f" ({name.removeprefix('rival/')})" for n, name in best.items()
+                OF_N(n): f" ({name.removeprefix('rival/')})" for n, name in best.items()
             }
     cells = _gain_texts(differences)
     cells += pd.DataFrame(named).T.reindex_like(cells).astype(object).fillna("")
@@ -144,6 +144,39 @@ def differences_table(words: str, results: Results, beside: Results) -> Table:
         and (difference := wide[row] - others[row].reindex(wide.index)).any()
     }
     title = f"{words}, on the same tasks and labelled images (points): {INTERVALS}"
+    return named_rows(title, _gain_texts(differences), "method")
+
+
+# Self-supervised baselines
+
+
+def self_supervised_table(results: Results) -> Table:
+    """A row a method; single choices of labels of all runs are pooled."""
+    wide = wide_of(results)
+    estimates, grouped = accuracy_over_runs(wide), wide.groupby("n_labels")
+    single = texts("; {:.2f}; {:.1f}".format, grouped.std().T, grouped.quantile(0.1).T)
+    cells = texts(mean_and_std, estimates.mean, estimates.std) + single.loc[wide.columns]
+    cells = cells.where(estimates.mean.notna(), "-").rename(columns=OF_N)
+    seconds = pd.DataFrame(results["theta0"]).groupby("method")["cpu_seconds"].mean()
+    cells["seconds"] = seconds.reindex(cells.index).map("{:.0f}".format).replace("nan", "-")
+    runs = wide.index.get_level_values("run").nunique()
+    title = (
+        f"Test accuracy (%): mean{' ± standard deviation over runs' if runs > 1 else ' of a run'}; "
+        "standard deviation over single choices of labels; their worst decile. Seconds of "
+        "a core for a pre-training"
+    )
+    return named_rows(title, cells, "method")
+
+
+def above_rivals_table(results: Results) -> Table:
+    """Ours, which is the first, minus each rival on the choices that both have."""
+    wide = wide_of(results)
+    ours, *others = wide
+    title = (
+        "Ours minus it on the same labelled images (points): mean, its 95% interval over choices "
+        "of labels, and over runs where there are several"
+    )
+    differences = {name: wide[ours] - wide[name] for name in others}
     return named_rows(title, _gain_texts(differences), "method")
 
 

@@ -11,8 +11,7 @@ import joblib
 import numpy as np
 from scipy.special import softmax
 from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler, normalize
+from sklearn.preprocessing import normalize
 from sklearn.semi_supervised import SelfTrainingClassifier
 
 from rivals.wrappers import (
@@ -76,13 +75,6 @@ def logistic(draw: Draw, C: float = 100.0) -> np.ndarray:
     return LogisticRegression(C=C, max_iter=1000).fit(draw.X, draw.y).predict(draw.X_test)
 
 
-def scaled_logistic(draw: Draw) -> np.ndarray:
-    """Of coordinates whose scale means nothing, such as UMAP's."""
-    scaler = StandardScaler().fit(draw.X_train)
-    model = make_pipeline(scaler, LogisticRegression(max_iter=1000))
-    return model.fit(draw.X, draw.y).predict(draw.X_test)
-
-
 def self_training(draw: Draw, C: float = 100.0, n_rounds: int = 5) -> np.ndarray:
     """Logistic regression that labels a share of the rows in each round, the surest first."""
     n = len(draw.X_unlabelled)
@@ -111,29 +103,6 @@ def label_spreading(draw: Draw, alpha: float = 0.8, equal_masses: bool = False) 
         scores = scores / scores.sum(axis=0)
     scores = scores / np.maximum(scores.sum(axis=1, keepdims=True), np.finfo(np.float32).tiny)
     return scores[neighbors[n:]].sum(axis=1).argmax(axis=1)
-
-
-def laplacian_shot(draw: Draw, weight: float = 1.0, n_rounds: int = 20) -> np.ndarray:
-    """LaplacianShot (Ziko, Dolz, Granger and Ben Ayed, 2020), its prototypes rectified.
-
-    Probabilities z <- softmax(-d^2 + weight * sum of the neighbours' z), where d is the distance to
-    a prototype. A test row has the same rule, with its neighbours among the rows without labels.
-    """
-    X_unlabelled = draw.X_unlabelled
-    cosines = X_unlabelled @ normalize(draw.class_sums).T
-    nearest = np.eye(draw.n_classes, dtype=draw.X.dtype)[cosines.argmax(axis=1)]
-    weights = nearest * softmax(10.0 * cosines, axis=1)
-    means = normalize(draw.class_sums + weights.T @ X_unlabelled)
-    n = len(X_unlabelled)
-    neighbors = nearest_cosines(X_unlabelled, draw.X_test)
-    graph = symmetric_graph(neighbors[:n]) / 2
-    # Minus the squared distances, but for a constant.
-    closeness = 2.0 * X_unlabelled @ means.T
-    z = softmax(closeness, axis=1)
-    for _ in range(n_rounds):
-        z = softmax(closeness + weight * (graph @ z), axis=1)
-    of_neighbors = z[neighbors[n:]].sum(axis=1)
-    return (2.0 * draw.X_test @ means.T + weight * of_neighbors).argmax(axis=1)
 
 
 def soft_kmeans(draw: Draw, scale: float = 20.0, equal_sizes: bool = False) -> np.ndarray:

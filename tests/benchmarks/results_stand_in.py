@@ -36,8 +36,8 @@ def task_results(scores, **settings):
     return {**HEAD, "settings": {**SETTINGS, **own, **settings}, "scores": pack_scores(scores)}
 
 
-def draws_of(table, figures):
-    """Packed draws: a set and N, then a method and accuracies (%) of two seconds each."""
+def draws_of(table):
+    """Results of draws: a set and N, then a method and accuracies (%) of two seconds each."""
     scores = [
         {"set": name, "n_labels": n, "draw": draw, "method": method, "accuracy": value / 100}
         for (name, n), methods in table.items()
@@ -46,7 +46,9 @@ def draws_of(table, figures):
     ]
     n_draws = 1 + max(score["draw"] for score in scores)
     more = {"seconds": 2.0, "found": 100.0}
-    return pack_draws([score | more for score in scores], range(n_draws), figures)
+    methods = [*dict.fromkeys(score["method"] for score in scores)]
+    packed = pack_draws([score | more for score in scores], range(n_draws), ["accuracy", *more])
+    return {"settings": {"methods": methods}, **packed}
 
 
 def write_all(folder, files):

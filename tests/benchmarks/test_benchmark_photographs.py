@@ -14,7 +14,6 @@ import photographs
 from data.photographs import load_photographs
 from data.views import Pairs
 from protocol.methods import select_names
-from reporting.photograph_tables import FIGURES
 from reporting.results import unpack_draws
 from results_stand_in import run_again, status_of
 from rivals.from_views import fixmatch_loss, nt_xent, optimise
@@ -151,7 +150,7 @@ def folder(tmp_path_factory):
 def test_what_was_measured_is_not_measured_again(folder, tmp_path):
     arguments = [*TINY.split(), "--data-dir", folder, "--methods", *FEW]
     first, again = run_again(photographs, tmp_path, *arguments)
-    frame, same = (unpack_draws(results["scores"], FIGURES) for results in (first, again))
+    frame, same = map(unpack_draws, (first, again))
     of_start = frame[frame["method"].str.startswith("views: ")]
     assert of_start.groupby("method").size().tolist() == [1, 4, 4, 4]
     assert set(frame["method"]) == {*select_names(FEW, photographs.METHODS)}

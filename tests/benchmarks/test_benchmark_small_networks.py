@@ -7,7 +7,7 @@ import torch
 import first_labels
 import small_networks
 from protocol.own_networks import FRESH, IMAGES, LEARNED, NETWORKS, SPREADING
-from reporting.first_label_tables import labels_at_random
+from reporting.few_label_tables import labels_at_random
 from reporting.tables import build_table
 from results_stand_in import run_again
 

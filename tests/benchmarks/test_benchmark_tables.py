@@ -118,10 +118,10 @@ def test_points_where_a_theorem_fails_are_counted():
 
 
 def test_a_draw_that_is_missing_is_null_and_comes_back_as_none():
-    figures = {"accuracy": 4}
-    [entry] = draws_of({("a", 5): {"ours": [12.345678, 50], "svm": [50]}}, figures)
-    assert entry["methods"] == {"ours": [[12.35, 50.0]], "svm": [[50.0, None]]}
-    back = unpack_draws([entry], figures).set_index(["method", "draw"])["accuracy"]
+    results = draws_of({("a", 5): {"ours": [12.345678, 50], "svm": [50]}})
+    first = {name: figures[0] for name, figures in results["scores"][0]["methods"].items()}
+    assert first == {"ours": [12.35, 50.0], "svm": [50.0, None]}
+    back = unpack_draws(results).set_index(["method", "draw"])["accuracy"]
     assert back.to_dict() == {("ours", 0): 12.35, ("ours", 1): 50.0, ("svm", 0): 50.0}
 
 
