@@ -186,7 +186,7 @@ RUNS = (
     Run("speed-fits.json", "Whole fits", "speed.py --sections fits", "four minutes on 2 cores"),
     Run("speed-against.json", "Whole fits by commit dc17dfb4 and by a later one, in turns",
         "speed.py --against ../dc17dfb4 --sections fits", "five minutes on 2 cores",
-        how="of the rows that commit 5c284e72 has"),
+        how=f"{FROZEN}, of the rows that commit 5c284e72 has"),
     Run("speed-cuda-steps.json", "Steps on a GPU", "speed.py --device cuda --sections step",
         "a minute on one H100 and 16 cores"),
     Run("speed-cuda.json", "Whole fits on a GPU", "speed.py --device cuda --sections fits",

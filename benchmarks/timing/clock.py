@@ -30,12 +30,3 @@ def in_turns(measures: Mapping[str, Callable[[], float]], repetitions: int) -> d
         name: {"median": float(np.median(taken)), "minimum": min(taken), "seconds": taken}
         for name, taken in seconds.items()
     }
-
-
-def ratio(times: Mapping[str, Any], above: str, below: str) -> dict[str, float]:
-    """Ratio of two measures taken in turns: the median of the rounds' own, and of the minima."""
-    pairs = zip(times[above]["seconds"], times[below]["seconds"], strict=True)
-    return {
-        "median": float(np.median([a / b for a, b in pairs])),
-        "of_minima": times[above]["minimum"] / times[below]["minimum"],
-    }

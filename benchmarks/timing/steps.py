@@ -10,23 +10,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from math import isqrt
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from protocol.networks import ConvNet
 from sklearn_mmdinit import MMDInitializer
-from timing.clock import in_turns, ratio, timed
+from timing.clock import in_turns, timed
 from timing.textbook import FORMS, TextbookStep
 
 
 @dataclass(frozen=True)
 class Step:
-    """What a step works on, of a "perceptron" or a "convnet"; defaults are the paper's values."""
+    """What a step of a perceptron works on; defaults are the paper's values."""
 
-    network: str = "perceptron"
     n_features: int = 784
     hidden_layer_sizes: tuple[int, ...] = (392, 392, 392)
     n_classes: int = 2
@@ -40,21 +37,15 @@ class Step:
 
     def rows(self, n_rows: int, seed: int = 0) -> np.ndarray:
         """Correlated rows, as pixels are: 16 directions carry most of their variance."""
-        n, side, rng = self.n_features, isqrt(self.n_features), np.random.default_rng(seed)
+        n, rng = self.n_features, np.random.default_rng(seed)
         latent = rng.normal(size=(n_rows, 16)) @ rng.normal(size=(16, n)) / 4
-        rows = (0.9 * latent + 0.4 * rng.normal(size=(n_rows, n))).astype(np.float32)
-        return rows.reshape(n_rows, 1, side, side) if self.network == "convnet" else rows
+        return (0.9 * latent + 0.4 * rng.normal(size=(n_rows, n))).astype(np.float32)
 
     def initializer(self, **parameters: Any) -> MMDInitializer:
         """The library at this size, with the paper's other values."""
-        params: dict[str, Any] = {"hidden_layer_sizes": self.hidden_layer_sizes}
-        if self.network == "convnet":
-            with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(0)  # a module's weights are the same each time
-                params = {"module": ConvNet(self.n_classes, side=isqrt(self.n_features))}
-        params |= {"n_classes": self.n_classes, "n_perturbations": self.n_perturbations}
-        params |= {"batch_size": self.batch_size, "device": self.device, "random_state": 0}
-        return MMDInitializer(**params | parameters)
+        sizes = ("hidden_layer_sizes", "n_classes", "n_perturbations", "batch_size", "device")
+        params = {name: getattr(self, name) for name in sizes}
+        return MMDInitializer(**params | {"random_state": 0, "verbose": 0} | parameters)
 
     def start(self, X: np.ndarray, **parameters: Any) -> MMDInitializer:
         """Fitted for no epoch: its weights are fresh."""
@@ -162,7 +153,7 @@ def _sgemm(step: Step) -> tuple[Product, Callable[[int], float]]:
 
 
 def measure_steps(step: Step, rounds: int) -> dict[str, Any]:
-    """Seconds of all forms of a step in turns, of the floor in the same rounds, and ratios."""
+    """Seconds of all forms of a step in turns, and of the floor in the same rounds."""
     products, (shape, seconds_of) = products_of_step(step), _sgemm(step)
     flops = sum(product.flops for product in products)
     measures: dict[str, Callable[[], float]] = {
@@ -173,10 +164,8 @@ def measure_steps(step: Step, rounds: int) -> dict[str, Any]:
     for form in FORMS:
         measures[form] = step.textbook(form)
         measures[form]()
-    pairs = [("library", "floor"), ("library", "products"), *((form, "library") for form in FORMS)]
     times = in_turns(measures, rounds)
-    ratios = {f"{above} / {below}": ratio(times, above, below) for above, below in pairs}
     floor = times["floor"]
     rates = {"median": flops / floor["median"] / 1e9, "best": flops / floor["minimum"] / 1e9}
     of_floor = {"flops": flops, "sgemm_gflops": rates, "sgemm_shape": list(shape[1:])}
-    return {"seconds": times, "ratios": ratios} | of_floor
+    return {"seconds": times} | of_floor

@@ -1,10 +1,7 @@
 """The figures of speed: what is compared agrees, what is counted is right. No time is asserted."""
 
-import json
 import os
-import re
 from functools import partial
-from pathlib import Path
 
 import joblib
 import numpy as np
@@ -16,13 +13,13 @@ import speed
 from protocol.parallel import results, threads
 from reporting.tables import build_table
 from results_stand_in import status_of, written
-from timing import clock, probe
+from timing import clock, memory
 from timing.checks import DisagreementError, check_learning
 from timing.steps import Product, Step, products_of_step
 from timing.textbook import FORMS, TextbookStep, textbook_loss
 
-TINY = Step("perceptron", 16, (8, 6), n_perturbations=6, batch_size=4)
-SMALL = Step("perceptron", 16, (12, 12), n_perturbations=64, batch_size=4)
+TINY = Step(16, (8, 6), n_perturbations=6, batch_size=4)
+SMALL = Step(16, (12, 12), n_perturbations=64, batch_size=4)
 
 
 @pytest.fixture(autouse=True)
@@ -80,7 +77,7 @@ def test_products_of_a_case_worked_out_by_hand():
                 fitted.sampler_ = sampler
                 return fitted
 
-        step = Sampled("perceptron", 5, (3,), n_perturbations=7, batch_size=4)
+        step = Sampled(5, (3,), n_perturbations=7, batch_size=4)
         return sum(product.flops for product in products_of_step(step))
 
     # 5-3-2, B = 4, K = 7. First layer: W and its gradient 4x5x3, H H' 4x5x4, L Z 7x4x4x3.
@@ -106,7 +103,7 @@ def test_a_call_has_one_thread_and_keeps_its_own_calls_to_itself(jobs):
     assert (found[0][4] == os.getpid()) == (jobs == 1)
 
 
-def test_measures_are_taken_in_turns_and_compared_round_by_round():
+def test_measures_are_taken_in_turns():
     asked, seconds = [], {"a": [1.0, 2.0, 9.0], "b": [4.0, 4.0, 6.0]}
 
     def measure(name):
@@ -116,44 +113,23 @@ def test_measures_are_taken_in_turns_and_compared_round_by_round():
     times = clock.in_turns({name: partial(measure, name) for name in "ab"}, 3)
     assert asked == [*"ababab"]
     assert times["a"] == {"median": 2.0, "minimum": 1.0, "seconds": seconds["a"]}
-    assert clock.ratio(times, "a", "b") == {"median": 0.5, "of_minima": 0.25}
 
 
 def test_memory_is_that_of_the_action_alone():
     before = np.ones(40 << 17)  # 40 MiB that are there already
-    assert 50 << 20 < probe.grown_by(lambda: np.ones(60 << 17)) < 80 << 20
+    assert 50 << 20 < memory.grown_by(lambda: np.ones(60 << 17)) < 80 << 20
     assert before[0] == 1
 
 
 def test_memory_of_a_step_is_measured_in_a_process_of_its_own():
-    step = Step("convnet", 64, n_perturbations=3, batch_size=4)
-    assert 0 <= probe.measure_peak(step)["peak"] < 200 << 20
+    assert 0 <= memory.measure_peak(TINY)["peak"] < 200 << 20
 
 
-@pytest.mark.long
-def test_another_checkout_and_whole_fits_are_measured(tmp_path, capsys, monkeypatch):
-    (tmp_path / "sklearn_mmdinit").symlink_to(Path(probe.sklearn_mmdinit.__file__).parent)
-    monkeypatch.setattr(speed, "STEPS", {"tiny": TINY})
-    monkeypatch.setattr(speed, "FITS_AGAINST", ((60, 20),))
-    monkeypatch.setattr(speed, "ROUNDS", 1)
-    monkeypatch.setattr(speed, "FIT_ROUNDS", 1)
-    assert status_of(speed, ["--against", tmp_path, "--output", tmp_path]) == 0
-    printed = capsys.readouterr().out
-    assert re.search(r"tiny: old [\d.]+ s, new [\d.]+ s; new / old: median [\d.]+, of the", printed)
-    found = json.loads((tmp_path / "speed-against.json").read_text())
-    assert {"versions", "hardware", "commits"} <= set(found)
-    [few] = found["fits"]
-    assert few["L_coh"]["old"] == few["L_coh"]["new"]
-    assert set(few["seconds"]) == {"old", "new"}
-    results = {"coherent_fits": probe.measure_fits(((60, 20),)), "device": "cpu", "threads": 1}
-    [fit] = results["coherent_fits"]
+def test_a_whole_fit_is_measured_in_a_process_of_its_own():
+    fit = memory.measure_fit(60, 20)
     assert fit["seconds"] > 0.0
+    results = {"coherent_fits": [fit], "device": "cpu", "threads": 1}
     assert build_table("coherent_fits", results).rows[0][:2] == ["60", "20"]
-    monkeypatch.setattr(probe, "APART", -1.0)  # as if they had learned otherwise
-    [few] = probe.compare_fits(tmp_path, speed.FITS_AGAINST, rounds=1)
-    assert "seconds" not in few
-    with pytest.raises(RuntimeError, match="the package is not imported from"):
-        probe.compare_steps(tmp_path / "elsewhere", {"tiny": TINY}, rounds=1)
 
 
 # The commands
@@ -169,7 +145,6 @@ def test_the_command_writes_figures_with_their_origin(monkeypatch, tmp_path, cap
     found = written(tmp_path)
     assert {"hardware", "git_commit", "versions", "threads", "agreement"} <= set(found)
     assert set(found["step"]["seconds"]) == {"floor", "products", "library", "direct", "vmap"}
-    assert "direct / library" in found["step"]["ratios"]
     assert [record["form"] for record in found["memory"]] == ["library", "direct", "vmap"]
     assert "Peak memory of pre-training" in capsys.readouterr().out
 
