@@ -92,7 +92,7 @@ RUNS = (
         FRESH, OF_TASKS),
     Run("mnist-ten-way-tuned.json", f"{ON_DIGITS}, from scratch, tuned for them",
         f"{TEN_RUNS} --classes 10 --n-labels 1 4 10 100 --methods xavier/fcn/scratch "
-        "--rivals tuned-scratch", "a quarter of an hour on 2 cores", FRESH, OF_TASKS),
+        "--rivals tuned-scratch", "a quarter of an hour on 2 cores", FRESH, OF_TASKS, how=FROZEN),
     Run("fashion-coherence.json", "Fashion-MNIST, from pixels",
         f"{COHERENT} {FASHION}", "40 minutes on 2 cores", FASHION_MNIST, OF_TASKS),
     Run("fashion-gradients.json", "Fashion-MNIST, with HOG features",
@@ -115,7 +115,8 @@ RUNS = (
         beside="mnist-convnet.json"),
     Run("mnist-rivals.json", "Rivals that know the images as they are",
         f"{TASKS} --methods xavier/fcn/scratch --rivals rbf-svm label-spreading "
-        "tuned-scratch", "an hour on 2 cores", RIVALS, ("accuracy",)),
+        "tuned-scratch", "an hour on 2 cores", RIVALS, ("accuracy",),
+        how=f"`tuned-scratch` {FROZEN}"),
     Run("mnist-more-rivals.json", "Rivals on graphs and embeddings of the images",
         f"{TASKS} --methods xavier/fcn/scratch --rivals shared-label-spreading "
         "umap-logistic", "20 minutes on 2 cores", RIVALS, ("accuracy",)),
@@ -166,7 +167,7 @@ RUNS = (
         "self_supervised.py --jobs 1 --runs 1 --dataset fashion-mnist "
         "--methods 'ours*' 'NT-Xent*' 'VICReg*'", "a quarter of an hour on one core"),
     Run("self-supervised-choice.json", "Self-supervised baselines, on held-out images",
-        "self_supervised.py --jobs 1 --choose", "40 minutes on one core"),
+        "self_supervised.py --jobs 1 --choose", "40 minutes on one core", how=FROZEN),
     Run("mnist-quick.json", "The quick preset", "mnist_tasks.py", "three minutes on 2 cores"),
     Run("mnist-cuda.json", "Run 0 with theta0s learned on a GPU",
         f"{TASKS} --runs 1 --n-labels 5 20 --methods xavier/fcn/ours "

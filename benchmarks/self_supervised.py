@@ -9,17 +9,11 @@ them in the first run alone (a run takes 20 minutes on one core, and FixMatch as
 
     python benchmarks/self_supervised.py --jobs 1
     python benchmarks/self_supervised.py --jobs 1 --dataset fashion-mnist
-
-The settings of the rivals were chosen on held-out training images of MNIST, in shorter trainings
-(40 minutes)::
-
-    python benchmarks/self_supervised.py --jobs 1 --choose
 """
 
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import product
 from typing import Any
 
 from sklearn.base import clone
@@ -47,32 +41,17 @@ class Setting:
     rate: float
     C: float
 
-    def text(self) -> str:
-        return f"; {self.sharpness:g}; {self.rate:g}; {self.C:g}"
 
-
-# By the mean over N = 1 and 10 on held-out images, see the results of --choose.
+# By the mean over N = 1 and 10 on held-out images: ``self-supervised-choice.json``.
 CHOSEN = {
     "NT-Xent on two views (SimCLR)": Setting("NT-Xent", False, 0.5, 4e-3, C=100.0),
     "VICReg on two views": Setting("VICReg", False, 1.0, 1e-3, C=100.0),
     "NT-Xent on pairs of ours": Setting("NT-Xent", True, 0.5, 4e-3, C=10.0),
 }
 FIXMATCH_RATE = 4e-3
-SHARPNESS = {"NT-Xent": (0.1, 0.2, 0.5, 1.0, 2.0), "VICReg": (1.0, 10.0)}
-RATES, CS = (1e-3, 4e-3), (10.0, 100.0, 1000.0)
 METHODS = (OURS, VIEWS, *CHOSEN, FIXMATCH)
 # What ours got of each data set in other runs, see the report.
 IMAGES = {"fashion-mnist": {"augmentation": "clothes", "separation": 4.0}}
-CHOICE = {"dataset": "mnist-held-out", "first_run": 4, "runs": 1, "tasks": 5, "n_labels": (1, 10)}
-CHOICE |= {"coherent_epochs": 3, "fixmatch_draws": 1}
-
-
-def settings_of(method: str, choose: bool) -> list[Setting]:
-    chosen = CHOSEN[method]
-    if not choose:
-        return [chosen]
-    grid = product(SHARPNESS[chosen.loss], RATES, CS)
-    return [replace(chosen, sharpness=s, rate=rate, C=C) for s, rate, C in grid]
 
 
 def _learned(bench: Bench, learner: Any, name: str) -> tuple[dict[str, Any], Pretrained]:
@@ -99,21 +78,20 @@ def contenders_of(
             records.append({"method": name, "run": run, "steps": steps} | about)
             yield features_contender(name, bench.X, learned)
             continue
-        for setting in settings_of(name, bench.options.choose):
-            learner = PairLearner(
-                (ours if setting.on_graph else views).coherence,
-                setting.loss,
-                setting.sharpness,
-                setting.rate,
-                records[0]["steps"],
-                bench.network.hidden_layer_sizes,
-                seed,
-            )
-            about, learned = _learned(bench, learner, f"{setting.loss}-{FORM}")
-            label = name + (setting.text() if bench.options.choose else "")
-            about |= {"method": label, "run": run, "steps": learner.steps}
-            records.append(about | asdict(setting))
-            yield features_contender(label, bench.X, learned, setting.C)
+        setting = CHOSEN[name]
+        learner = PairLearner(
+            (ours if setting.on_graph else views).coherence,
+            setting.loss,
+            setting.sharpness,
+            setting.rate,
+            records[0]["steps"],
+            bench.network.hidden_layer_sizes,
+            seed,
+        )
+        about, learned = _learned(bench, learner, f"{setting.loss}-{FORM}")
+        about |= {"method": name, "run": run, "steps": learner.steps}
+        records.append(about | asdict(setting))
+        yield features_contender(name, bench.X, learned, setting.C)
 
 
 def fixmatch(bench: Bench, steps: int) -> list[dict[str, Any]]:
@@ -121,26 +99,22 @@ def fixmatch(bench: Bench, steps: int) -> list[dict[str, Any]]:
     options = bench.options
     few = {options.first_run: bench.tasks[options.first_run][: options.fixmatch_draws]}
     bench = replace(bench, n_labels=tuple(options.fixmatch_n_labels), tasks=few)
-    contenders = []
-    for rate in RATES if options.choose else (FIXMATCH_RATE,):
-        augmentation = methods.AUGMENTATIONS[options.augmentation]
-        params: dict[str, Any] = {"learning_rate_init": rate, "steps": steps}
-        params |= {"hidden_layer_sizes": bench.network.hidden_layer_sizes}
-        learner = FixMatch(bench.X_unlabelled, augmentation, **params)
+    augmentation = methods.AUGMENTATIONS[options.augmentation]
+    params: dict[str, Any] = {"learning_rate_init": FIXMATCH_RATE, "steps": steps}
+    params |= {"hidden_layer_sizes": bench.network.hidden_layer_sizes}
+    learner = FixMatch(bench.X_unlabelled, augmentation, **params)
 
-        def make(random_state: int, learner: Any = learner) -> FixMatch:
-            return clone(learner).set_params(random_state=random_state)
+    def make(random_state: int) -> FixMatch:
+        return clone(learner).set_params(random_state=random_state)
 
-        identity = {"form": FORM, "augmentation": repr(augmentation)} | params
-        name = f"{FIXMATCH}; -; {rate:g}; -" if options.choose else FIXMATCH
-        contenders.append(Contender(name, bench.X, make, identity))
-    return bench.evaluate(dict.fromkeys(few, contenders), title=FIXMATCH)
+    identity = {"form": FORM, "augmentation": repr(augmentation)} | params
+    contender = Contender(FIXMATCH, bench.X, make, identity)
+    return bench.evaluate({options.first_run: [contender]}, title=FIXMATCH)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = command.command_parser(__file__, __doc__)
     add = parser.add_argument
-    add("--choose", action="store_true", help="settings of the rivals on held-out images of MNIST")
     add("--methods", nargs="+", default=["*"], help=f"names or patterns of {', '.join(METHODS)}")
     add("--coherent-epochs", type=command.positive, help="default: as many as ours takes itself")
     few = "choices of labels that FixMatch gets in the first run; default: %(default)s"
@@ -148,8 +122,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     add("--fixmatch-n-labels", nargs="+", type=command.positive, default=(1, 10), metavar="N",
         help="default: 1 10")  # fmt: skip
     command.add_task_options(parser, first_run=8, runs=3, tasks=10, n_labels=(1, 4, 10, 100))
-    if parser.parse_args(argv).choose:
-        parser.set_defaults(**CHOICE)
     options = parser.parse_args(argv)
     vars(options).update({"classes": 10, "neighbors": "gradients", "augmentation": "digits"})
     vars(options).update({"separation": 2.0} | IMAGES.get(options.dataset, {}))
@@ -172,8 +144,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         "theta0": records,
         "scores": pack_scores(scores),
     }
-    kinds = ["accuracy"] if options.choose else ["self_supervised", "above_rivals"]
-    publish(parser, options, results, kinds)
+    publish(parser, options, results, ["self_supervised", "above_rivals"])
 
 
 if __name__ == "__main__":

@@ -1,8 +1,6 @@
 """Rows beside the paper's: other ways to use the unlabelled images, or none.
 
-Classifiers without a network need no validation rows, so they train on all 12 N of a draw. Rivals
-that are networks are scratch with one thing changed: the same tasks, labelled images, order of the
-rows and fresh weights, so that a difference from scratch is a paired one.
+They have no network and need no validation rows, so they train on all 12 N of a draw.
 """
 
 from collections.abc import Sequence
@@ -29,7 +27,7 @@ from rivals.few_labels import umap_embedding
 CLASSIFIERS = ("rival/rbf-svm", "rival/label-spreading")
 # They take minutes once, or for each task.
 GRAPHS = ("rival/shared-label-spreading", "rival/umap-logistic")
-TUNED = "rival/tuned-scratch"
+TUNED = "rival/tuned-scratch"  # measured before its code was removed
 RIVALS = (*CLASSIFIERS, *GRAPHS, TUNED)
 """Every rival that knows the images as they are."""
 
@@ -47,7 +45,7 @@ ALL_RIVALS = (*RIVALS, *GRADIENTS, AUGMENTED_GRADIENTS)
 
 def select_rivals(patterns: Sequence[str], *, augmented: bool, gradients: bool) -> list[str]:
     """The rivals that ``--rivals`` asks for: names or patterns, with or without ``rival/``."""
-    names = [*RIVALS, *(GRADIENTS if gradients else ())]
+    names = [*CLASSIFIERS, *GRAPHS, *(GRADIENTS if gradients else ())]
     names += [AUGMENTED_GRADIENTS] if gradients and augmented else []
     full = [p if p.startswith("rival/") else f"rival/{p}" for p in patterns]
     return methods.select_names(full, names, what="rival")
@@ -57,7 +55,7 @@ def scratch_of(method: str) -> str | None:
     """The network from scratch that a row is paired with (scratch with itself), if it is one."""
     if method in (*methods.METHODS, *methods.CONVNET_METHODS):
         return f"{method.rpartition('/')[0]}/scratch"
-    return methods.SCRATCH if method == TUNED else None
+    return None
 
 
 # Values
@@ -140,10 +138,6 @@ class Rivals:
             return self._gradients.contender(name, GRADIENTS[name], by_gradients)
         if name in (*CLASSIFIERS, *GRAPHS):
             return self._pixels.contender(name, name, {})
-        if name == TUNED:
-            network = self.bench.network
-            scratch = methods.network_contender(methods.SCRATCH, network, self.bench.X)
-            return methods.TUNED[network.classes].contender(scratch, name)
         # An RBF-SVM on fitted features of the labelled rows and of changed copies of them.
         features = [gradients.fit(self.bench.X), self._gradients.pca]
         svm = make_pipeline(*map(FrozenEstimator, features), SVC(C=10.0))

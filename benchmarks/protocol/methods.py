@@ -15,7 +15,7 @@ import copy
 import fnmatch
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any, Self
 
 import numpy as np
@@ -313,33 +313,3 @@ def contender_of(
         return network_contender(name, settings, X, start)
     assert theta0 is not None  # theta0 with coherence is learned
     return features_contender(name, X, theta0)
-
-
-# Scratch with a fine-tuning chosen for few labels
-
-
-@dataclass(frozen=True)
-class FineTuning:
-    """Adam's learning rate, its L2 weight decay, and the epochs the best one is chosen from."""
-
-    learning_rate: float
-    epochs: int
-    weight_decay: float
-
-    def contender(self, scratch: Contender, name: str) -> Contender:
-        """Scratch but for this fine-tuning."""
-
-        def make(random_state: int) -> BaseEstimator:
-            return scratch.make(random_state).set_params(
-                mlpclassifier__learning_rate_init=self.learning_rate,
-                mlpclassifier__max_iter=self.epochs,
-                mlpclassifier__optimizer__weight_decay=self.weight_decay,
-            )
-
-        return Contender(name, scratch.X, make, scratch.identity | {"change": asdict(self)})
-
-
-# By the number of classes: the highest mean accuracy of 27 combinations on runs 4 and 5, of binary
-# tasks at N = 5 and 20 (0.70 [0.33, 1.08] points over the paper's own values), of ten classes at
-# N = 1 and 10 on images held out (2.86 [2.40, 3.32]). Commit 5c284e72 has the search.
-TUNED = {2: FineTuning(1e-3, 30, 0.0), 10: FineTuning(1e-3, 100, 1e-2)}

@@ -7,12 +7,10 @@ import math
 import numpy as np
 import pytest
 import torch
-from sklearn.base import clone
 from sklearn.dummy import DummyClassifier
 from sklearn.semi_supervised import LabelSpreading
 
 from data.datasets import Dataset, load_digits_dataset, standardize
-from nets import assert_same_arrays
 from protocol import contenders, methods
 from protocol.evaluation import Bench
 from protocol.networks import NormalizedPerceptron
@@ -123,34 +121,21 @@ def bench(tmp_path):
     )
 
 
-def scratch_of(bench):
-    return methods.network_contender(methods.SCRATCH, bench.network, bench.X)
-
-
 def test_every_rival_is_evaluated_on_the_tasks_of_scratch(bench, monkeypatch):
     # UMAP is compiled for half a minute, and is tried on the wines.
     monkeypatch.setattr(contenders, "umap_embedding", lambda X, Z, _: np.vstack([X, Z])[:, :2])
-    found = [*map(contenders.Rivals(bench).contender, contenders.ALL_RIVALS)]
-    assert [contender.name for contender in found] == [*contenders.ALL_RIVALS]
+    names = contenders.select_rivals(["*"], augmented=True, gradients=True)
+    found = [*map(contenders.Rivals(bench).contender, names)]
+    assert [contender.name for contender in found] == names
     scores = bench.evaluate({0: found})
-    assert len(scores) == len(contenders.ALL_RIVALS)
+    assert len(scores) == len(names)
     without_network = [s["accuracy"] for s in scores if s["method"].endswith(("svm", "spreading"))]
     assert np.mean(without_network) > 0.6
     identities = {json.dumps(c.identity, sort_keys=True) for c in found}
-    assert len(identities) == len({s["key"] for s in scores}) == len(contenders.ALL_RIVALS)
+    assert len(identities) == len({s["key"] for s in scores}) == len(names)
 
 
-def test_what_a_rival_does_not_bring_is_what_scratch_has_in_the_same_fit(bench):
-    tuned, scratch = contenders.Rivals(bench).contender(contenders.TUNED), scratch_of(bench)
-    starts = []
-    for contender in (tuned, scratch):
-        pipeline = clone(contender.make(3)).fit(bench.X[:60], bench.dataset.y_train[:60] > 4)
-        starts.append(pipeline[-1].theta0_)
-    assert_same_arrays(*starts)
-    assert {k: v for k, v in tuned.identity.items() if k != "change"} == scratch.identity
-
-
-# Names, and the fine-tuning of scratch
+# Names
 
 
 @pytest.mark.parametrize("augmented", [False, True])
@@ -160,20 +145,8 @@ def test_rivals_are_selected_by_name_or_pattern(augmented, gradients):
     two = contenders.select_rivals(["umap*", "rival/rbf-svm"], **given)
     assert two == ["rival/rbf-svm", "rival/umap-logistic"]
     every = contenders.select_rivals(["*"], **given)
-    assert every[: len(contenders.RIVALS)] == [*contenders.RIVALS]
+    assert {*contenders.CLASSIFIERS, *contenders.GRAPHS} <= {*every}
     assert set(contenders.GRADIENTS).issubset(every) == gradients
     assert (contenders.AUGMENTED_GRADIENTS in every) == (augmented and gradients)
     with pytest.raises(ValueError, match="unknown rival 'rival/gan'; valid names are riv"):
         contenders.select_rivals(["gan"], **given)
-
-
-def test_a_fine_tuning_sets_its_three_values_and_the_paper_s_is_scratch_itself(bench):
-    X, y = bench.X[:60], bench.dataset.y_train[:60] > 4
-    tuned = methods.FineTuning(3e-3, 4, 0.5).contender(scratch_of(bench), "x").make(0)[-1].fit(X, y)
-    assert tuned.n_iter_ == 4
-    (group,) = tuned.net_.optimizer_.param_groups
-    assert (group["lr"], group["weight_decay"]) == (3e-3, 0.5)
-    paper = methods.FineTuning(1e-3, 10, 0.0)
-    same = paper.contender(scratch_of(bench), "x")
-    one, other = (c.make(0).fit(X, y).predict_proba(X) for c in (scratch_of(bench), same))
-    np.testing.assert_allclose(one, other, rtol=1e-5)
