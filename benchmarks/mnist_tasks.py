@@ -30,7 +30,6 @@ from typing import Any
 from protocol import command, methods
 from protocol.contenders import ALL_RIVALS, Rivals, select_rivals
 from protocol.evaluation import prepare_bench
-from protocol.studies import add_kernels_option
 from reporting.results import pack_scores
 from reporting.tables import publish
 
@@ -79,7 +78,6 @@ def _parser() -> argparse.ArgumentParser:
     finely = "``separation`` of ours+coherence; default: %(default)s"
     separation = methods.NetworkSettings.separation
     add("--separation", type=float, default=separation, help=finely)
-    add_kernels_option(parser)
     command.add_task_options(parser, first_run=None)
     return parser
 
@@ -90,9 +88,8 @@ def plan_of(options: argparse.Namespace) -> argparse.Namespace:
     if options.classes != 2:
         preset["tasks"] = TEN_WAY_DRAWS
     valid = methods.NAMES_OF[options.network]
-    augmented, gradients = options.augmentation != "none", options.neighbors == "gradients"
     given = vars(options) | {
-        "rivals": select_rivals(options.rivals, augmented=augmented, gradients=gradients),
+        "rivals": select_rivals(options.rivals, gradients=options.neighbors == "gradients"),
         "methods": options.methods and methods.select_names(options.methods, valid),
     }
     chosen = {name: preset.get(name) if v is None else v for name, v in given.items()}

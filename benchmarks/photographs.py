@@ -1,11 +1,9 @@
 """Claim: a start learned on random views of unlabelled photographs makes few labels go far.
 
 Without a label ``mmd_init_`` learns the weights of a ResNet from two random views of each image of
-CIFAR-10, or of another set. N labels of each class are then used in four ways: by logistic
-regression and label spreading on its features, by fine-tuning, and by FixMatch, which labels images
-itself. Rivals have the same network and the same seconds:
-NT-Xent, and from fresh weights FixMatch and strong views. Methods that take long run on the first
-draw and with some N alone.
+CIFAR-10, or of another set. N labels of each class are then used by logistic regression and label
+spreading on its features, by fine-tuning, and by FixMatch. Baselines have the same network and the
+same seconds. Methods that take long run on the first draw and with some N alone.
 
 Run the preset for a CPU (ten minutes on two cores, on a part of the images) or the one of an hour
 (on two cores, on all images)::
@@ -14,10 +12,9 @@ Run the preset for a CPU (ten minutes on two cores, on a part of the images) or 
     python benchmarks/photographs.py --data-dir data
     python benchmarks/photographs.py --data-dir data --preset hour --methods 'views: *' 'NT-Xent: *'
 
-The folder has ``cifar-10-batches-py`` or ``cifar-10-batches-bin`` as published, or
-``cifar-10/train/CLASS`` and ``cifar-10/test/CLASS`` with images; else OpenML is asked. Photographs
-of your own, all of one size, are in ``NAME/train/CLASS`` and ``NAME/test/CLASS``: pass ``--set
-NAME``.
+The folder has ``cifar-10-batches-py`` as published, or ``cifar-10/train/CLASS`` and
+``cifar-10/test/CLASS`` with images; else OpenML is asked. Photographs of your own, all of one size,
+are in ``NAME/train/CLASS`` and ``NAME/test/CLASS``: pass ``--set NAME``.
 """
 
 from collections.abc import Sequence
@@ -98,7 +95,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     results = {
         "settings": {"methods": methods},
         "source": bench.data.source,
-        "digest": bench.digest,
+        "digest": bench.data.digest,
         "once": [{k: v for k, v in each.items() if k != "key"} for each in once if each],
         **pack_draws(scores, range(options.draws), ("accuracy", "seconds")),
     }

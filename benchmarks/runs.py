@@ -36,6 +36,8 @@ QUICK_ONES = "--methods 'Emb*' 'Mini*' 'label*'"
 FROZEN = "by commit 19e01dd1"
 WITH_SETFIT = "--methods EmbeddingClassifier 'logistic, C = 100' SetFit"
 SETFIT_NEEDS = "with `pip install setfit`, by commit 5c284e72"
+OF_AUGMENTED = f"`augmented-gradients-svm` {FROZEN}"
+AUGMENTED = f"{IN_PARTS}; {OF_AUGMENTED}"
 OF_TASKS = ("against", "accuracy")
 PAIR = "--methods xavier/fcn/ours xavier/fcn/scratch"
 DIGITS, GRADED = "--augmentation digits", "--neighbors gradients"
@@ -62,13 +64,13 @@ RUNS = (
         "xavier/fcn+bn/scratch", "half an hour on 2 cores", MAIN, ("gain",), how=IN_PARTS),
     Run("mnist-mean-of-kernels.json", f"Table 1, Xavier, {AVERAGED}",
         f"{TASKS} --kernels mean {PAIR}", "three hours on 2 cores", KERNELS, ("gain",),
-        minus=MEAN_MINUS_SUM, beside="mnist-full.json", how=IN_PARTS),
+        minus=MEAN_MINUS_SUM, beside="mnist-full.json", how=f"{IN_PARTS}, {FROZEN}"),
     Run("degeneracies.json", "Degenerate softmax and dead neurons",
         "degeneracies.py", "two hours and more on 2 cores", APPENDIX,
         ("degeneracies",)),
     Run("degeneracies-mean-of-kernels.json", f"Degenerate softmax and dead neurons {AVERAGED}",
         "degeneracies.py --kernels mean --settings 0.4,0 0.4,1", "an hour on 2 cores", APPENDIX,
-        ("degeneracies",)),
+        ("degeneracies",), how=FROZEN),
     Run("degeneracies-he.json", "Degenerate softmax and dead neurons, from He's weights",
         "degeneracies.py --settings 0.4,1 --init he --runs 4", "three hours on 2 cores", APPENDIX,
         ("degeneracies",)),
@@ -77,14 +79,14 @@ RUNS = (
         how=IN_PARTS),
     Run("scale-and-weight-mean-of-kernels.json", f"Scale s and weight lambda {AVERAGED}",
         "scale_and_weight.py --kernels mean --n-perturbations 256", "five hours on 2 cores",
-        APPENDIX, ("scale_and_weight",), how=IN_PARTS),
+        APPENDIX, ("scale_and_weight",), how=f"{IN_PARTS}, {FROZEN}"),
     Run("theorems.json", "The theorems",
         "theorems.py", "a minute on one core", APPENDIX, ("theorems",)),
     Run("mnist-images.json", "MNIST, told that rows are images", f"{TEN_RUNS} {IMAGES}",
-        "two hours on 2 cores", FRESH, OF_TASKS, how=IN_PARTS),
+        "two hours on 2 cores", FRESH, OF_TASKS, how=AUGMENTED),
     Run("mnist-ten-way-images.json", f"{ON_DIGITS}, told that rows are images",
         f"{TEN_RUNS} --classes 10 --n-labels 1 4 10 100 {IMAGES}", "two hours on 2 cores",
-        FRESH, OF_TASKS, how=IN_PARTS),
+        FRESH, OF_TASKS, how=AUGMENTED),
     Run("mnist-rows.json", "MNIST, not told so", f"{TEN_RUNS} {ROWS}", "an hour on 2 cores",
         FRESH, OF_TASKS),
     Run("mnist-ten-way-rows.json", f"{ON_DIGITS}, not told so",
@@ -103,7 +105,7 @@ RUNS = (
     Run("fashion-augmented.json", "Fashion-MNIST, with HOG features and augmentation",
         f"{COHERENT} {OF_GRADIENTS} augmented-gradients-svm {FASHION} {GRADED} --separation 4 "
         "--augmentation clothes",
-        "50 minutes on 2 cores", FASHION_MNIST, OF_TASKS,
+        "50 minutes on 2 cores", FASHION_MNIST, OF_TASKS, how=OF_AUGMENTED,
         minus=WITHOUT, beside="fashion-gradients.json"),
     Run("mnist-convnet.json", "MNIST, by the convolutional network",
         f"{TASKS} --network convnet --runs 2 --epochs 1 --n-perturbations 64",
@@ -157,7 +159,8 @@ RUNS = (
         f"signals.py --sets chosen {QUICK_ONES}", "ten minutes on one core", how=FROZEN),
     Run("small-networks.json", "Ten small networks, and few images",
         "small_networks.py --jobs 1", "half an hour on one core",
-        how="without the tasks of `small-networks-views.json`, which are newer"),
+        how="without the tasks of `small-networks-views.json`, which are newer; label spreading "
+        f"{FROZEN}"),
     Run("small-networks-views.json", "A ResNet and a transformer, by neighbours or two views",
         "small_networks.py --jobs 1 --tasks '*, nearest neighbours' '*, two views'",
         "a quarter of an hour on one core"),

@@ -2,9 +2,9 @@
 
 Eleven small networks get 50 labels of scikit-learn's 1,797 digits. Each begins from weights learned
 on all of these images without labels, and from fresh weights. The task ``few images`` is the recipe
-of the guide: a perceptron that learns from 2,000 images of MNIST, of which 100 get labels, beside
-label spreading (30 minutes on one core). A ResNet and a transformer learn from 5,000 images of 14 x
-14 pixels, by nearest neighbours and by two views of each image::
+of the guide: a perceptron that learns from 2,000 images of MNIST, of which 100 get labels (30
+minutes on one core). A ResNet and a transformer learn from 5,000 images of 14 x 14 pixels, by
+nearest neighbours and by two views of each image::
 
     python benchmarks/small_networks.py --jobs 1
     python benchmarks/small_networks.py --tasks "*, nearest neighbours" "*, two views"
@@ -13,7 +13,7 @@ label spreading (30 minutes on one core). A ResNet and a transformer learn from 
 import math
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -29,13 +29,11 @@ from sklearn.model_selection import StratifiedShuffleSplit
 from data.datasets import DATASETS, Dataset, standardize
 from protocol import command
 from protocol.methods import select_names
-from protocol.own_networks import FRESH, HALVED, IMAGES, LEARNED, NETWORKS, SPREADING
+from protocol.own_networks import FRESH, HALVED, IMAGES, LEARNED, NETWORKS
 from protocol.parallel import results
 from protocol.store import Log, code_digest, data_digest, deciding_versions, digest_of
 from reporting.small_network_tables import SMALL_NETWORK_TABLES
 from reporting.tables import publish
-from rivals.few_labels import label_spreading
-from rivals.wrappers import nearest_rows, normalized_graph, symmetric_graph
 from sklearn_mmdinit import (
     Coherence,
     MLPClassifier,
@@ -50,8 +48,6 @@ FEW_IMAGES = {"n_labels": 100, "draws": 3}
 HALVED_IMAGES = {"n_labels": 50, "draws": 3}
 N_HALVED = 5000  # images without labels
 
-N_NEIGHBORS = 10
-
 
 @dataclass(frozen=True, eq=False)
 class Task:
@@ -61,10 +57,6 @@ class Task:
     y: np.ndarray
     n_pool: int
     draws: list[tuple[np.ndarray, np.ndarray]]
-
-
-Fit = Callable[[np.ndarray, np.ndarray, int], Any]
-"""A classifier fitted on labelled rows, their classes and a seed."""
 
 
 def labelled_and_other(
@@ -98,29 +90,13 @@ def halved(task: Task) -> Task:
     return replace(task, X=images)
 
 
-def accuracies(task: Task, fit: Fit, rows: np.ndarray) -> list[float]:
+def accuracies(task: Task, classifier: Any) -> list[float]:
     """In percent, one a draw; a draw's number is its seed."""
     found = []
     for draw, (train, test) in enumerate(task.draws):
-        guess = fit(rows[train], task.y[train], draw).predict(rows[test])
-        found.append(round(100.0 * float((guess == task.y[test]).mean()), 3))
+        fitted = clone(classifier).set_params(random_state=draw).fit(task.X[train], task.y[train])
+        found.append(round(100.0 * float(fitted.score(task.X[test], task.y[test])), 3))
     return found
-
-
-def of_network(classifier: Any) -> Fit:
-    return lambda X, y, seed: clone(classifier).set_params(random_state=seed).fit(X, y)
-
-
-def by_spreading(task: Task) -> list[float]:
-    """Of label spreading, which reads the numbers of rows of a graph."""
-    edges = OrientedGradients().fit_transform(task.X)
-    neighbors = nearest_rows(edges, task.n_pool, N_NEIGHBORS, 1)
-    spread = normalized_graph(symmetric_graph(neighbors[: task.n_pool]))
-
-    def fit(rows: np.ndarray, y: np.ndarray, seed: int) -> Any:
-        return label_spreading(rows, y, spread, neighbors, seed)
-
-    return accuracies(task, fit, np.arange(len(task.X)))
 
 
 def measure(name: str, seed: int, max_iter: Any, task: Task) -> dict[str, Any]:
@@ -131,14 +107,13 @@ def measure(name: str, seed: int, max_iter: Any, task: Task) -> dict[str, Any]:
         init = MMDInitializer(n_classes=len(np.unique(task.y)), coherence=images, **common)
         learned = MLPClassifier()
         fresh = MLPClassifier(init.hidden_layer_sizes)
-        rivals = {SPREADING: by_spreading(task)}
     else:
         make, coherence = HALVED.get(name) or (NETWORKS[name], "auto")
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             net = make()
         init = MMDInitializer(module=net, coherence=coherence, **common)
-        learned, fresh, rivals = NetClassifier(), NetClassifier(net), {}
+        learned, fresh = NetClassifier(), NetClassifier(net)
     start = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -146,13 +121,12 @@ def measure(name: str, seed: int, max_iter: Any, task: Task) -> dict[str, Any]:
     seconds = time.perf_counter() - start
     networks = {LEARNED: learned.set_params(warm_start_from=init)}
     networks |= {m: clone(fresh).set_params(**params) for m, params in FRESH.items()}
-    found = {m: accuracies(task, of_network(net), task.X) for m, net in networks.items()}
     return {
         "task": name,
         "seconds": round(seconds, 1),
         "steps": init.history_[-1]["step"],
         "warnings": sorted({str(warning.message) for warning in caught}),
-        "accuracies": found | rivals,
+        "accuracies": {name: accuracies(task, net) for name, net in networks.items()},
     }
 
 
@@ -169,10 +143,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     command.add_output_options(parser)
     options = parser.parse_args(argv)
     options.max_iter = options.max_iter or "auto"
-    log, n_jobs = (
-        Log(options.output / "small_networks.jsonl"),
-        joblib.effective_n_jobs(options.jobs),
-    )
+    log = Log(options.output / "small_networks.jsonl")
+    n_jobs = joblib.effective_n_jobs(options.jobs)
     with command.refusing(parser):
         names = select_names(options.tasks, tasks, what="task")
         task_of = dict.fromkeys(names, digits_task(options.seed))

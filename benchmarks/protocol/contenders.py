@@ -3,6 +3,7 @@
 They have no network and need no validation rows, so they train on all 12 N of a draw.
 """
 
+import warnings
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
@@ -11,7 +12,6 @@ import joblib
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.decomposition import PCA
-from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -20,33 +20,29 @@ from sklearn.svm import SVC
 from protocol import methods
 from protocol.evaluation import Bench
 from rivals import wrappers
-from rivals.few_labels import umap_embedding
 
 # Names, in the order of the tables
 
 CLASSIFIERS = ("rival/rbf-svm", "rival/label-spreading")
 # They take minutes once, or for each task.
 GRAPHS = ("rival/shared-label-spreading", "rival/umap-logistic")
-TUNED = "rival/tuned-scratch"  # measured before its code was removed
-RIVALS = (*CLASSIFIERS, *GRAPHS, TUNED)
+RIVALS = (*CLASSIFIERS, *GRAPHS, "rival/tuned-scratch")
 """Every rival that knows the images as they are."""
 
-# What coherence gets of images, they get: oriented gradients (name -> the rival of the pixels),
-# changed copies, both.
+# What coherence gets of images, they get: oriented gradients (name -> the rival of the pixels).
 GRADIENTS = {
     "rival/gradients-svm": "rival/rbf-svm",
     "rival/gradients-label-spreading": "rival/label-spreading",
     "rival/gradients-shared-label-spreading": "rival/shared-label-spreading",
     "rival/gradients-umap-logistic": "rival/umap-logistic",
 }
-AUGMENTED_GRADIENTS = "rival/augmented-gradients-svm"
-ALL_RIVALS = (*RIVALS, *GRADIENTS, AUGMENTED_GRADIENTS)
+ALL_RIVALS = (*RIVALS, *GRADIENTS, "rival/augmented-gradients-svm")
+"""The last of each line was measured before its code was removed."""
 
 
-def select_rivals(patterns: Sequence[str], *, augmented: bool, gradients: bool) -> list[str]:
+def select_rivals(patterns: Sequence[str], *, gradients: bool) -> list[str]:
     """The rivals that ``--rivals`` asks for: names or patterns, with or without ``rival/``."""
     names = [*CLASSIFIERS, *GRAPHS, *(GRADIENTS if gradients else ())]
-    names += [AUGMENTED_GRADIENTS] if gradients and augmented else []
     full = [p if p.startswith("rival/") else f"rival/{p}" for p in patterns]
     return methods.select_names(full, names, what="rival")
 
@@ -62,8 +58,19 @@ def scratch_of(method: str) -> str | None:
 
 N_COMPONENTS = 50
 N_NEIGHBORS = 10
-N_COPIES = 20  # of each labelled row
 SHARED_POWER = 2.0
+
+
+def umap_embedding(X: np.ndarray, X_new: np.ndarray, seed: int) -> np.ndarray:
+    """Ten coordinates, or as many as X has, of rows X and then of others."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ImportWarning)  # of a part that needs TensorFlow
+        from umap import UMAP
+
+    n_components = min(10, X.shape[1])
+    # Points close together: what its authors recommend where an embedding is not for the eye.
+    model = UMAP(n_components=n_components, min_dist=0.0, random_state=seed, n_jobs=1)
+    return np.concatenate([model.fit_transform(X), model.transform(X_new)]).astype(np.float32)
 
 
 class _Features:
@@ -136,18 +143,4 @@ class Rivals:
         by_gradients = {"embedding": ["OrientedGradients", gradients.get_params()]}
         if name in GRADIENTS:
             return self._gradients.contender(name, GRADIENTS[name], by_gradients)
-        if name in (*CLASSIFIERS, *GRAPHS):
-            return self._pixels.contender(name, name, {})
-        # An RBF-SVM on fitted features of the labelled rows and of changed copies of them.
-        features = [gradients.fit(self.bench.X), self._gradients.pca]
-        svm = make_pipeline(*map(FrozenEstimator, features), SVC(C=10.0))
-        change: Any = methods.AUGMENTATIONS[self.bench.network.augmentation]
-        trained = wrappers.AugmentedClassifier(svm, change, N_COPIES)
-        identity = self._pixels.identity | {"n_components": features[-1].n_components, "C": 10.0}
-        identity |= {"changes": "of each task", "n_copies": N_COPIES, "augmentation": repr(change)}
-        identity |= by_gradients
-
-        def make(random_state: int) -> BaseEstimator:
-            return clone(trained).set_params(random_state=random_state)
-
-        return methods.Contender(name, self.bench.X, make, identity)
+        return self._pixels.contender(name, name, {})

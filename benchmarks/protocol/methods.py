@@ -107,13 +107,6 @@ AUGMENTATIONS = {
 EMBEDDINGS = {"pixels": None, "gradients": OrientedGradients()}
 """Where coherence searches neighbours, and rivals that get the same."""
 
-# The paper's text sums the nine kernels of L_uni, and so does MMDInitializer. With their mean L_sd
-# and L_iod weigh nine times as much beside it, and degenerate softmax and dead neurons after all
-# three terms are about as rare as in the paper.
-KERNELS = {"sum": 1.0, "mean": 1.0 / 9.0}
-"""Name of a reading of the paper -> the weight of L_uni that is the same."""
-
-
 PAPER_TERMS: dict[str, Any] = {
     "uniformity_weight": 1.0,
     "degeneracy_weight": 0.4,
@@ -126,8 +119,8 @@ PAPER_TERMS: dict[str, Any] = {
 class NetworkSettings:
     """What of a network and its pre-training the command line decides.
 
-    ``epochs``, ``n_perturbations`` and ``kernels`` are of the paper's objective; with coherence
-    there are ``coherent_epochs`` epochs (None: as many as it takes itself).
+    ``epochs`` and ``n_perturbations`` are of the paper's objective; with coherence there are
+    ``coherent_epochs`` epochs (None: as many as it takes itself).
     """
 
     hidden_layer_sizes: tuple[int, ...] = (392, 392, 392)
@@ -136,7 +129,6 @@ class NetworkSettings:
     device: str = "auto"
     coherent_epochs: int | None = None
     classes: int = 2
-    kernels: str = "sum"
     augmentation: str = "none"
     neighbors: str = "pixels"
     separation: float = 2.0
@@ -152,12 +144,8 @@ class NetworkSettings:
             own = {name.removeprefix("module__"): value for name, value in params.items()}
             return RandomLabels(**own, max_iter=self.epochs)
         if pretraining == "ours":
-            return MMDInitializer(
-                **params,
-                max_iter=self.epochs,
-                n_perturbations=self.n_perturbations,
-                uniformity_weight=KERNELS[self.kernels],
-            )
+            own = {"max_iter": self.epochs, "n_perturbations": self.n_perturbations}
+            return MMDInitializer(**params, **own)
         coherence = Coherence(
             separation=self.separation,
             embedding=EMBEDDINGS[self.neighbors],

@@ -18,7 +18,6 @@ FRESH: dict[str, dict[str, Any]] = {
     "fresh weights, 300 epochs on all labels": {"max_iter": 300, "validation_split": None},
 }
 """Parameters of the networks from fresh weights; by default a sixth of the labels validates."""
-SPREADING = "label spreading on oriented gradients"
 IMAGES = "few images"
 """The task that has no network of its own."""
 

@@ -9,14 +9,13 @@ import warnings
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
-from functools import cache, cached_property
+from functools import cache
 from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
 import torch
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
 from torch import nn
 from torch.nn.functional import cross_entropy, normalize
 from torch.utils.data import DataLoader
@@ -30,10 +29,10 @@ from protocol.tasks import rows_of_classes, seed_of
 from rivals import from_embeddings as rules
 from rivals.from_views import fixmatch_loss, nt_xent, optimise
 from rivals.wrappers import normalized_graph, spread_labels, symmetric_graph
-from sklearn_mmdinit import Coherence, RandomView, mmd_init_
+from sklearn_mmdinit import Coherence, RandomView, linear_probe_, mmd_init_
 
 # To be raised where what is measured changes otherwise than by a parameter.
-FORM = 2
+FORM = 3
 N_NEIGHBORS, N_VOTERS, N_AT_A_TIME = 10, 20, 1000
 SEPARATION, START_RATE, LABEL_RATE, FINE_RATE = 8.0, 2e-3, 1e-3, 3e-4
 LOGISTIC_C = 3.0  # of rows of length 1
@@ -80,37 +79,32 @@ class Made:
     test_neighbours: torch.Tensor
 
 
+@dataclass(eq=False)
 class Bench:
-    """A random part of a set on a device, what is known of it, and what its starts share."""
+    """A random part of a set on a device, what is known of it, and what its starts share.
 
-    def __init__(
-        self,
-        whole: Photographs,
-        setting: Setting,
-        log: Log,
-        *,
-        seed: int = 0,
-        device: str = "cpu",
-        seconds: float | None = None,
-        verbose: bool = False,
-        report: Report = lambda line: None,
-    ) -> None:
-        self.setting, self.log, self.seed, self.device = setting, log, seed, device
-        self.seconds = seconds  # of what trains from fresh weights; None: as long as VIEWS
-        self.verbose, self.report = verbose, report
-        rng = np.random.default_rng(seed_of(seed, whole.name))
-        some = rng.permutation(len(whole.y))[: setting.images]
-        test = rng.permutation(len(whole.y_test))[: setting.test_images]
+    ``seconds`` are those of what trains from fresh weights; None: as many as VIEWS took.
+    """
+
+    data: Photographs
+    setting: Setting
+    log: Log
+    seed: int = 0
+    device: str = "cpu"
+    seconds: float | None = None
+    verbose: bool = False
+    report: Report = print
+
+    def __post_init__(self) -> None:
+        rng, whole = np.random.default_rng(seed_of(self.seed, self.data.name)), self.data
+        some = rng.permutation(len(whole.y))[: self.setting.images]
+        test = rng.permutation(len(whole.y_test))[: self.setting.test_images]
         X, y, X_test, y_test = whole.X[some], whole.y[some], whole.X_test[test], whole.y_test[test]
-        if len(X) < max(setting.pairs, 7):  # FixMatch has at least seven images a step
+        if len(X) < max(self.setting.pairs, 7):  # FixMatch has at least seven images a step
             raise ValueError(f"a step takes more than the {len(X)} images; pass a smaller --pairs")
         self.data = replace(whole, X=X, y=y, X_test=X_test, y_test=y_test)
-        self.X, self.X_test = (torch.from_numpy(images).to(device) for images in (X, X_test))
+        self.X, self.X_test = (torch.from_numpy(part).to(self.device) for part in (X, X_test))
         self.view = RandomView()
-
-    @cached_property
-    def digest(self) -> str:
-        return self.data.digest
 
     def fresh_body(self) -> ResNetBody:
         torch.manual_seed(self.seed)
@@ -203,7 +197,7 @@ STARTS: dict[str, Callable[[Bench], ResNetBody]] = {
 
 def start_key(bench: Bench, start: str) -> str:
     """What stands for all that decides a start."""
-    parts = [FORM, start, bench.digest, bench.setting.of_start(), bench.seed, bench.device]
+    parts = [FORM, start, bench.data.digest, bench.setting.of_start(), bench.seed, bench.device]
     parts += [bench.seconds] if start == CONTRASTIVE else []
     return digest_of([*parts, code_digest(), deciding_versions()])
 
@@ -280,23 +274,11 @@ def _classifier(bench: Bench, body: ResNetBody) -> nn.Sequential:
     return nn.Sequential(body, nn.Linear(body.n_features, bench.data.n_classes)).to(bench.device)
 
 
-def _with_fitted_layer(bench: Bench, made: Made, labelled: np.ndarray) -> nn.Sequential:
+def _with_fitted_layer(bench: Bench, made: Made, labelled: np.ndarray) -> nn.Module:
     """A copy of a start with a last layer that a logistic regression has fitted."""
-    net, rows = _classifier(bench, deepcopy(made.body)), torch.from_numpy(labelled)
-    last: Any = net[1]
-    H = _outputs(made.body, bench.X[rows.to(bench.device)]).cpu()
-    # Features of about 1 / sqrt(their number), as in rows of length 1.
-    mean, scale = H.mean(dim=0), H.std(dim=0).mean() * H.shape[1] ** 0.5
-    model = LogisticRegression(C=LOGISTIC_C, max_iter=1000)
-    model.fit(((H - mean) / scale).numpy(), bench.data.y[labelled])
-    W = torch.from_numpy(model.coef_).float() / scale
-    bias = torch.from_numpy(model.intercept_).float() - W @ mean
-    if len(W) == 1:  # of two classes
-        W, bias = torch.cat([-W, W]) / 2, torch.cat([-bias, bias]) / 2
-    with torch.no_grad():
-        last.weight.copy_(W)
-        last.bias.copy_(bias)
-    return net
+    net = _classifier(bench, deepcopy(made.body))
+    images = bench.X[torch.from_numpy(labelled).to(bench.device)]
+    return linear_probe_(net, as_floats(images), bench.data.y[labelled])
 
 
 def _predicted(bench: Bench, net: nn.Module) -> np.ndarray:
@@ -348,7 +330,8 @@ def _fixmatch(bench: Bench, made: Made | None, labelled: np.ndarray) -> np.ndarr
     A step has seven unlabelled images for a labelled one. Strong views have other colours and
     smaller parts.
     """
-    net, steps, size = _classifier(bench, bench.fresh_body()), 0, max(bench.setting.pairs // 8, 1)
+    steps, size = 0, max(bench.setting.pairs // 8, 1)
+    net: nn.Module = _classifier(bench, bench.fresh_body())
     if made is not None:
         net, steps = _with_fitted_layer(bench, made, labelled), bench.setting.fixmatch_steps
     net.train()

@@ -11,7 +11,7 @@ import numpy as np
 from protocol import command
 from protocol.diagnostics import dead_neuron_ratio, degenerate_softmax_ratio
 from protocol.evaluation import Bench, load_scaled
-from protocol.methods import KERNELS, PAPER_TERMS, NetworkSettings, initializer_of
+from protocol.methods import PAPER_TERMS, NetworkSettings, initializer_of
 from protocol.store import Log, commit, digest_of
 from protocol.tasks import diagnostics_seed
 from protocol.theta0s import fit_key, theta0_digest
@@ -93,9 +93,9 @@ class Appendix(Bench):
             ratios = measure_ratios(
                 initializer.theta0_, self.X, seed=seed, perturbation_scale=scale
             )
-            history, share = initializer.history_, KERNELS[self.network.kernels]
+            history = initializer.history_
             record |= ratios | {"steps": [window["step"] for window in history]}
-            record |= {"uniformity": [share * window["uniformity"] for window in history]}
+            record |= {"uniformity": [window["uniformity"] for window in history]}
             log.append(record | {"commit": commit()})
         records = [log.records[key] for key in keys]
         settings = {"rows": len(self.X), "passes": self.network.epochs, "n_batches": N_BATCHES}
@@ -111,11 +111,6 @@ class Appendix(Bench):
         }
 
 
-def add_kernels_option(parser: argparse.ArgumentParser) -> None:
-    kernels = "whether the nine kernels of L_uni, without coherence, are summed; default: sum"
-    parser.add_argument("--kernels", choices=list(KERNELS), default="sum", help=kernels)
-
-
 def add_appendix_options(parser: argparse.ArgumentParser, n_perturbations: int) -> None:
     """Add what every command of the appendix can be asked for."""
     add = parser.add_argument
@@ -123,7 +118,6 @@ def add_appendix_options(parser: argparse.ArgumentParser, n_perturbations: int) 
     networks = "perturbed networks a step of the pre-training; default: %(default)s"
     two, K = command.at_least(2), n_perturbations
     add("--n-perturbations", type=two, default=K, metavar="K", help=networks)
-    add_kernels_option(parser)
     passes = "epochs of the pre-training; default: as many as make the paper's 9,375 steps"
     add("--epochs", type=command.positive, help=passes)
     add("--init", choices=("xavier", "he"), default="xavier", help="fresh weights; default: xavier")

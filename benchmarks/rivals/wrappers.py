@@ -1,42 +1,12 @@
-"""Classifiers on changed copies of rows, and on a graph of neighbours."""
+"""Label spreading on a graph of nearest neighbours."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
-import torch
 from scipy.sparse import csr_array
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.neighbors import NearestNeighbors
-
-
-@dataclass(eq=False, repr=False)
-class AugmentedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Each labelled row comes with ``n_copies`` changed copies, under its own label.
-
-    They stand beside it, so that a splitter which cuts off the last rows validates none with what
-    it was trained on. ``augmentation`` maps a tensor of rows to a tensor, by PyTorch's generator.
-    """
-
-    estimator: Any
-    augmentation: Callable[[torch.Tensor], torch.Tensor]
-    n_copies: int
-    random_state: int = 0
-
-    def fit(self, X: np.ndarray, y: np.ndarray) -> Self:
-        X, each = np.asarray(X), 1 + self.n_copies
-        rows = np.repeat(X, each, axis=0)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.random_state)
-            rows = self.augmentation(torch.from_numpy(rows)).numpy()
-        rows[::each] = X
-        self.estimator_ = clone(self.estimator).fit(rows, np.repeat(y, each))
-        self.classes_ = self.estimator_.classes_
-        return self
-
-    def predict(self, X: np.ndarray) -> np.ndarray:
-        return self.estimator_.predict(X)
 
 
 @dataclass(eq=False, repr=False)
@@ -44,9 +14,8 @@ class GraphLabelSpreading(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Label spreading (Zhou et al., 2004) on a nearest-neighbour graph that was made before.
 
     scikit-learn's own :class:`LabelSpreading` searches the neighbours of all 60,000 rows again in
-    every fit, and has no probabilities where no label arrives; otherwise this is the same:
-    F <- alpha S F + (1 - alpha) Y, ``n_iter`` times, with S = D^-1/2 W D^-1/2. ``spread`` is S over
-    the training rows, ``neighbors`` (n_rows, k) are the nearest of them of all rows.
+    every fit; otherwise this is the same. ``spread`` is S of :func:`normalized_graph` over the
+    training rows, ``neighbors`` (n_rows, k) are the nearest of them of all rows.
     """
 
     spread: csr_array
@@ -67,18 +36,8 @@ class GraphLabelSpreading(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: np.ndarray) -> np.ndarray:
         """Labels (n,) of the rows numbered X (n, 1): the vote of their neighbours."""
-        return self.classes_[self._votes(X).argmax(axis=1)]
-
-    def _votes(self, X: np.ndarray) -> np.ndarray:
-        """Votes (n, n_classes) of the neighbours of the rows numbered X (n, 1)."""
-        return self.label_distributions_[self.neighbors[X.ravel()]].sum(axis=1)
-
-    def predict_proba(self, X: np.ndarray) -> np.ndarray:
-        """Shares (n, n_classes) of the votes; all the same where no label arrives."""
-        votes = self._votes(X)
-        totals = votes.sum(axis=1, keepdims=True)
-        shares = votes / np.where(totals > 0.0, totals, 1.0)
-        return np.where(totals > 0.0, shares, 1.0 / len(self.classes_))
+        votes = self.label_distributions_[self.neighbors[X.ravel()]].sum(axis=1)
+        return self.classes_[votes.argmax(axis=1)]
 
 
 def symmetric_graph(neighbors: np.ndarray, shared: float = 0.0) -> csr_array:

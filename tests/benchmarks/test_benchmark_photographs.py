@@ -21,20 +21,6 @@ from rivals.from_views import fixmatch_loss, nt_xent, optimise
 # Files
 
 
-def test_binary_files_hold_a_class_and_an_image_each(tmp_path):
-    folder = tmp_path / "cifar-10-batches-bin"
-    folder.mkdir()
-    records = np.random.default_rng(0).integers(0, 10, (6, 2, 3073), dtype=np.uint8)
-    names = [*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"]
-    for name, part in zip(names, records, strict=True):
-        part.tofile(folder / f"{name}.bin")
-    data = load_photographs("cifar-10", tmp_path, print)
-    train = records[:5].reshape(10, 3073)
-    np.testing.assert_array_equal(data.y, train[:, 0])
-    np.testing.assert_array_equal(data.X, train[:, 1:].reshape(10, 3, 32, 32))
-    np.testing.assert_array_equal(data.y_test, records[5, :, 0])
-
-
 def test_a_file_of_another_digest_is_not_opened(tmp_path):
     path = tmp_path / "cifar-10-batches-py" / "data_batch_1"
     path.parent.mkdir()

@@ -7,7 +7,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from sklearn.dummy import DummyClassifier
 from sklearn.semi_supervised import LabelSpreading
 
 from data.datasets import Dataset, load_digits_dataset, standardize
@@ -17,7 +16,6 @@ from protocol.networks import NormalizedPerceptron
 from protocol.tasks import random_tasks
 from rivals.random_labels import RandomLabels
 from rivals.wrappers import (
-    AugmentedClassifier,
     GraphLabelSpreading,
     nearest_rows,
     normalized_graph,
@@ -30,33 +28,6 @@ from sklearn_mmdinit.theta0 import put_arrays_
 def digits():
     """The training images of the small digits, scaled."""
     return standardize(load_digits_dataset())[0][:600]
-
-
-# Changed copies of labelled rows
-
-
-@pytest.mark.parametrize("n_copies", [0, 1, 4])
-def test_copies_of_a_row_stand_beside_it_under_its_label(n_copies):
-    X, y = np.arange(12.0)[:, None] * 100, np.arange(12) % 3
-    seen = {}
-
-    class Spy(DummyClassifier):
-        def fit(self, X, y):
-            seen.update(X=X, y=y)
-            return super().fit(X, y)
-
-    def change(rows):
-        return rows + 1.0 + torch.rand_like(rows)
-
-    clf = AugmentedClassifier(Spy(strategy="most_frequent"), change, n_copies).fit(X, y)
-    rows, each = seen["X"].reshape(12, 1 + n_copies), 1 + n_copies
-    np.testing.assert_array_equal(rows[:, 0], X[:, 0])
-    np.testing.assert_array_equal(np.round(rows / 100.0), np.repeat(X / 100.0, each, axis=1))
-    assert len(np.unique(rows)) == rows.size
-    np.testing.assert_array_equal(seen["y"].reshape(12, each), np.repeat(y[:, None], each, axis=1))
-    assert clf.predict(X).tolist() == [0] * 12
-    ((_, validation),) = methods.LastRowsSplit().split(seen["X"])
-    assert set(np.round(seen["X"][validation] / 100.0).ravel()) == {10.0, 11.0}
 
 
 # Random labels
@@ -124,7 +95,7 @@ def bench(tmp_path):
 def test_every_rival_is_evaluated_on_the_tasks_of_scratch(bench, monkeypatch):
     # UMAP is compiled for half a minute, and is tried on the wines.
     monkeypatch.setattr(contenders, "umap_embedding", lambda X, Z, _: np.vstack([X, Z])[:, :2])
-    names = contenders.select_rivals(["*"], augmented=True, gradients=True)
+    names = contenders.select_rivals(["*"], gradients=True)
     found = [*map(contenders.Rivals(bench).contender, names)]
     assert [contender.name for contender in found] == names
     scores = bench.evaluate({0: found})
@@ -138,15 +109,12 @@ def test_every_rival_is_evaluated_on_the_tasks_of_scratch(bench, monkeypatch):
 # Names
 
 
-@pytest.mark.parametrize("augmented", [False, True])
 @pytest.mark.parametrize("gradients", [False, True])
-def test_rivals_are_selected_by_name_or_pattern(augmented, gradients):
-    given = {"augmented": augmented, "gradients": gradients}
-    two = contenders.select_rivals(["umap*", "rival/rbf-svm"], **given)
+def test_rivals_are_selected_by_name_or_pattern(gradients):
+    two = contenders.select_rivals(["umap*", "rival/rbf-svm"], gradients=gradients)
     assert two == ["rival/rbf-svm", "rival/umap-logistic"]
-    every = contenders.select_rivals(["*"], **given)
+    every = contenders.select_rivals(["*"], gradients=gradients)
     assert {*contenders.CLASSIFIERS, *contenders.GRAPHS} <= {*every}
     assert set(contenders.GRADIENTS).issubset(every) == gradients
-    assert (contenders.AUGMENTED_GRADIENTS in every) == (augmented and gradients)
     with pytest.raises(ValueError, match="unknown rival 'rival/gan'; valid names are riv"):
-        contenders.select_rivals(["gan"], **given)
+        contenders.select_rivals(["gan"], gradients=gradients)
