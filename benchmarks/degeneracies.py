@@ -1,10 +1,8 @@
 """Claim: without its second and third term the paper's loss ends in networks that ignore inputs.
 
-The appendix's tables "effect_loss_sd" and "effect_loss_iod". Theta0 is learned with (lambda, xi) in
-(0, 0), (0.4, 0), (0, 1) and (0.4, 1), the weights of the terms against degenerate softmax and
-against input-output detachment. On 128 random mini-batches of 32 training images: how many of 256
-perturbed networks use fewer than all classes, and how many units of each hidden layer are 0 for all
-rows, the fresh weights first.
+The appendix's tables "effect_loss_sd" and "effect_loss_iod", for (lambda, xi), the weights of the
+terms. On 128 random mini-batches of 32 training images: how many of 256 perturbed networks use
+fewer than all classes, and how many units of each hidden layer are 0 for all rows.
 
 Run it (under 30 minutes a setting on two cores, in portions with Ctrl-C where it must be)::
 

@@ -1,12 +1,10 @@
 """Claim: labels of the examples nearest to k-means centres of features are worth many random ones.
 
-No example has a label yet. A rule chooses which ones to label: at random, by k-means or k-medoids
-of the rows or of pre-trained features, by TypiClust or by ProbCover. Budgets are 1, 2 and 5 times
-the number of classes. Then comes the accuracy on test examples (of the digits: on the others), of a
-logistic regression on the pre-trained features of images or of EmbeddingClassifier on embeddings,
-and how many classes have a label. k-means of features was chosen on digits and on three seeds of
-banking77; the other sets were measured once, after that (40 minutes on one core, of which the
-digits take two)::
+No example has a label yet. A rule chooses which ones to label, 1, 2 and 5 times the number of
+classes. Then comes the accuracy on test examples (of the digits: on the others), of a logistic
+regression on the pre-trained features of images or of EmbeddingClassifier on embeddings. k-means of
+features was chosen on digits and on three seeds of banking77; the other sets were measured once,
+after that (40 minutes on one core, of which the digits take two)::
 
     pip install 'sklearn_mmdinit[bench]'
     python benchmarks/first_labels.py --data-dir data

@@ -18,9 +18,8 @@ adds::
         --methods '*/fcn/scratch' '*/ours+coherence' features+logistic
 
 What was done is kept in the output folder: an interrupted run goes on where it stopped, and a later
-one reuses the learned theta0. (The exit status is 130 after Ctrl-C.) ``--dataset digits`` needs no
-download and is for trying the command out: those 1,297 images of 8 x 8 pixels are too few and too
-easy for a gain of the paper's objective to show.
+one reuses the learned theta0. ``--dataset digits`` needs no download and is for trying the command
+out: its images are too few and too easy for a gain of the paper's objective to show.
 """
 
 import argparse

@@ -1,8 +1,7 @@
 """Claim: every table of the report and of the README is of committed measurements.
 
-People write the pages of the report (``benchmarks/results/REPORT.md``, ``report/*.md``), the README
-and the pages of ``docs/guide``. These hold pairs of comments, and what stands between them is
-written here::
+The pages of the report, of ``docs/guide`` and the README hold pairs of comments, and what stands
+between them is written here::
 
     <!-- table: mnist-full.json accuracy -->
     ...
@@ -10,10 +9,9 @@ written here::
 
 The first word names a file of ``benchmarks/results``, the second a table made of it, a key of
 ``reporting.tables.TABLES``. ``REPORT.md`` in place of a file names a table made of several files, a
-key of ``reporting.pages.DIGESTS``. The report's appendices (``report/appendix-*.md``,
-``APPENDICES`` of ``runs.py``) are written whole, with what the folder ``notes`` has for a heading.
-The README's picture, ``benchmarks/results/headline.png``, is drawn again where its figures are not
-those of the results. Run it after a new result (some seconds)::
+key of ``reporting.pages.DIGESTS``. The report's appendices (``APPENDICES`` of ``runs.py``) are
+written whole, and the README's picture is drawn again where its figures are not those of the
+results. Run it after a new result (some seconds)::
 
     python benchmarks/report.py
 

@@ -165,7 +165,7 @@ RUNS = (
         "small_networks.py --jobs 1 --tasks '*, nearest neighbours' '*, two views'",
         "a quarter of an hour on one core"),
     Run("mnist-self-supervised.json", "Self-supervised baselines on MNIST",
-        "self_supervised.py --jobs 1 --runs 1", "40 minutes on one core"),
+        "self_supervised.py --jobs 1 --runs 1", "40 minutes on one core", how=f"FixMatch {FROZEN}"),
     Run("fashion-self-supervised.json", "Self-supervised baselines on Fashion-MNIST",
         "self_supervised.py --jobs 1 --runs 1 --dataset fashion-mnist "
         "--methods 'ours*' 'NT-Xent*' 'VICReg*'", "a quarter of an hour on one core"),

@@ -2,10 +2,9 @@
 
 The appendix's figure "uniform_loss" and table "s_lambda_choice": theta0 is learned for each scale s
 of the perturbations and each weight lambda of the term against degenerate softmax, with xi = 1.
-Reported are L_uni along the steps, the share of 256 perturbed networks (of the same s) that use
-fewer than all classes, and the share of dead units in the hidden layer that has most of them, both
-on 128 mini-batches of 32 images. The paper takes 256 perturbed networks a step, and here there are
-128, which halves the time; --n-perturbations 256 is the paper's own.
+Reported are L_uni along the steps, degenerate softmax, and the share of dead units in the hidden
+layer that has most of them. The paper takes 256 perturbed networks a step, and here there are 128,
+which halves the time; --n-perturbations 256 is the paper's own.
 
 Run it (15 minutes on two cores for each of the twelve theta0 of a run, in portions with Ctrl-C
 where it must be)::

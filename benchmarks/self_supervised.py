@@ -1,11 +1,10 @@
 """Claim: with few labels pairs of walks on a graph teach more than two views of each image.
 
 The paper's perceptron is learned from all training images without labels: by coherence on walks
-along a graph, by coherence on two views of each image, by NT-Xent (SimCLR) and VICReg on the same
-views, and by NT-Xent on the very pairs of the walks. All have the same augmentation, mini-batches
-and number of steps. A logistic regression on the last hidden activations gets N labelled images of
-each of ten classes. FixMatch learns the network anew for each choice of labels, so it has few of
-them in the first run alone (a run takes 20 minutes on one core, and FixMatch as long)::
+along a graph or on two views of each image, by NT-Xent (SimCLR) and VICReg on the same views, and
+by NT-Xent on the very pairs of the walks. All have the same augmentation, mini-batches and number
+of steps. A logistic regression on the last hidden activations gets N labelled images of each of
+ten classes (a run takes 20 minutes on one core)::
 
     python benchmarks/self_supervised.py --jobs 1
     python benchmarks/self_supervised.py --jobs 1 --dataset fashion-mnist
@@ -13,7 +12,7 @@ them in the first run alone (a run takes 20 minutes on one core, and FixMatch as
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from sklearn.base import clone
@@ -25,10 +24,10 @@ from protocol.store import Log
 from protocol.theta0s import Pretrained
 from reporting.results import pack_scores
 from reporting.tables import publish
-from rivals.self_supervised import FixMatch, PairLearner
+from rivals.self_supervised import PairLearner
 
 FORM = 1  # to be raised where a rival changes otherwise than by a parameter
-OURS, VIEWS, FIXMATCH = "ours", "ours on two views, without a graph", "FixMatch"
+OURS, VIEWS = "ours", "ours on two views, without a graph"
 
 
 @dataclass(frozen=True)
@@ -48,8 +47,7 @@ CHOSEN = {
     "VICReg on two views": Setting("VICReg", False, 1.0, 1e-3, C=100.0),
     "NT-Xent on pairs of ours": Setting("NT-Xent", True, 0.5, 4e-3, C=10.0),
 }
-FIXMATCH_RATE = 4e-3
-METHODS = (OURS, VIEWS, *CHOSEN, FIXMATCH)
+METHODS = (OURS, VIEWS, *CHOSEN)
 # What ours got of each data set in other runs, see the report.
 IMAGES = {"fashion-mnist": {"augmentation": "clothes", "separation": 4.0}}
 
@@ -67,7 +65,7 @@ def _learned(bench: Bench, learner: Any, name: str) -> tuple[dict[str, Any], Pre
 def contenders_of(
     bench: Bench, run: int, names: Sequence[str], records: list[dict[str, Any]]
 ) -> Iterator[Contender]:
-    """Features by each method but FixMatch; what was learned for them goes into the records."""
+    """Features by each method; what was learned for them goes into the records."""
     seed, n_pixels = bench.seed_of(run), bench.X.shape[1]
     ours: Any = initializer_of(FEATURES_THETA0, bench.network, n_pixels=n_pixels, random_state=seed)
     views = clone(ours).set_params(coherence__n_neighbors=0, coherence__embedding=None)
@@ -94,33 +92,11 @@ def contenders_of(
         yield features_contender(name, bench.X, learned, setting.C)
 
 
-def fixmatch(bench: Bench, steps: int) -> list[dict[str, Any]]:
-    """Scores of FixMatch: the first run, few draws and N."""
-    options = bench.options
-    few = {options.first_run: bench.tasks[options.first_run][: options.fixmatch_draws]}
-    bench = replace(bench, n_labels=tuple(options.fixmatch_n_labels), tasks=few)
-    augmentation = methods.AUGMENTATIONS[options.augmentation]
-    params: dict[str, Any] = {"learning_rate_init": FIXMATCH_RATE, "steps": steps}
-    params |= {"hidden_layer_sizes": bench.network.hidden_layer_sizes}
-    learner = FixMatch(bench.X_unlabelled, augmentation, **params)
-
-    def make(random_state: int) -> FixMatch:
-        return clone(learner).set_params(random_state=random_state)
-
-    identity = {"form": FORM, "augmentation": repr(augmentation)} | params
-    contender = Contender(FIXMATCH, bench.X, make, identity)
-    return bench.evaluate({options.first_run: [contender]}, title=FIXMATCH)
-
-
 def main(argv: Sequence[str] | None = None) -> None:
     parser = command.command_parser(__file__, __doc__)
     add = parser.add_argument
     add("--methods", nargs="+", default=["*"], help=f"names or patterns of {', '.join(METHODS)}")
     add("--coherent-epochs", type=command.positive, help="default: as many as ours takes itself")
-    few = "choices of labels that FixMatch gets in the first run; default: %(default)s"
-    add("--fixmatch-draws", type=command.positive, default=3, help=few)
-    add("--fixmatch-n-labels", nargs="+", type=command.positive, default=(1, 10), metavar="N",
-        help="default: 1 10")  # fmt: skip
     command.add_task_options(parser, first_run=8, runs=3, tasks=10, n_labels=(1, 4, 10, 100))
     options = parser.parse_args(argv)
     vars(options).update({"classes": 10, "neighbors": "gradients", "augmentation": "digits"})
@@ -133,11 +109,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     scores: list[dict[str, Any]] = []
     with command.resumable(parser):
         for run in bench.tasks:
-            of_features = [name for name in names if name != FIXMATCH]
-            for contender in contenders_of(bench, run, of_features, records):
+            for contender in contenders_of(bench, run, names, records):
                 scores += bench.evaluate({run: [contender]}, title=f"run {run}: {contender.name}")
-        if FIXMATCH in names:
-            scores += fixmatch(bench, records[0]["steps"])
     results = {
         "settings": {"methods": names},
         "dataset": bench.dataset.about,

@@ -1,12 +1,9 @@
 """Claim: a step of pre-training takes half as much again as its dense products.
 
 First it checks that all that is compared learns the same, and stops where it does not. Then it
-measures, all in one run on one machine and what is compared in turns:
-
-- ``step``: seconds a pre-training step, as the paper writes it (a copy of every weight for each
-  network; the same by ``torch.func.vmap``), by ``MMDInitializer``, and the floor, which is the
-  step's dense matrix products at the rate of this machine's own sgemm; and the memory of each;
-- ``fits``: whole fits with coherence, the search of neighbours included, and their memory.
+measures seconds and memory of a step as the paper writes it (a copy of every weight for each
+network; the same by ``torch.func.vmap``) and by ``MMDInitializer``, beside the floor: the step's
+dense products at the rate of this machine's sgemm. Then come whole fits with coherence.
 
 Run it (about ten minutes on two cores), or a part::
 

@@ -1,13 +1,11 @@
 """The rows of the tables that are networks, or classifiers on what a network has learned.
 
-A name reads ``init/network/pre-training``. ``xavier`` and ``he`` are the fresh weights, ``fcn`` is
-784-392-392-392-2 with ReLU, ``fcn+bn`` the same with batch normalization before each ReLU; ``ours``
-is :class:`MMDInitializer`, ``ours+coherence`` the same with its fourth term and its own automatic
-settings, ``rlabel`` random labels in place of an objective, and ``scratch`` starts from the fresh
-weights. From coherence the network is fine-tuned as the library does by default: linear probing,
-then fine-tuning; all others by the paper's protocol. ``features+logistic`` fine-tunes nothing: it
-is a logistic regression on what the last hidden layer of a theta0 with coherence says of the rows.
-``convnet/...`` are the same on a small ConvNet.
+A name reads ``init/network/pre-training``. ``fcn`` is 784-392-392-392-2 with ReLU, ``fcn+bn`` the
+same with batch normalization before each ReLU; ``ours`` is :class:`MMDInitializer` with the paper's
+objective, ``rlabel`` random labels in its place, and ``scratch`` none. From coherence the network
+is fine-tuned as the library does by default, from all others by the paper's protocol.
+``features+logistic`` is a logistic regression on features of coherence. ``convnet/...`` are the
+same on a small ConvNet.
 """
 
 import argparse
@@ -61,25 +59,21 @@ FEATURES_THETA0 = "xavier/fcn/ours+coherence"
 # The paper has no network with batch normalization that its own objective has learned.
 PAPER_METHODS = tuple(name for name in METHODS if not name.endswith(("+coherence", "fcn+bn/ours")))
 
-CONVNET_FEATURES = "convnet/features+logistic"
-CONVNET_FEATURES_THETA0 = "convnet/ours+coherence"
 CONVNET_SCRATCH = "convnet/scratch"
-CONVNET_METHODS = ("convnet/ours", CONVNET_FEATURES_THETA0, CONVNET_SCRATCH)
+CONVNET_METHODS = ("convnet/ours", "convnet/ours+coherence", CONVNET_SCRATCH)
 """Every ConvNet."""
 
 # The features stand behind the network whose they are.
 _place = METHODS.index(FEATURES_THETA0) + 1
 NAMES = (*METHODS[:_place], FEATURES, *METHODS[_place:])
-CONVNET_NAMES = ("convnet/ours", CONVNET_FEATURES_THETA0, CONVNET_FEATURES, CONVNET_SCRATCH)
+CONVNET_NAMES = (*CONVNET_METHODS[:2], f"convnet/{FEATURES}", CONVNET_SCRATCH)
 NAMES_OF = {"mlp": NAMES, "convnet": CONVNET_NAMES}
 """By the name that ``--network`` takes, the rows in the order of the tables."""
 
 
 def theta0_of(name: str) -> str:
     """The network whose theta0 a method starts from, if it has one."""
-    if name == CONVNET_FEATURES:
-        return CONVNET_FEATURES_THETA0
-    return FEATURES_THETA0 if name == FEATURES else name
+    return FEATURES_THETA0 if name == FEATURES else name.replace(FEATURES, "ours+coherence")
 
 
 def select_names(
@@ -95,8 +89,7 @@ def select_names(
 
 # What the command line decides
 
-# Of digits found on run 4 and asked again on images held out. Of clothes on run 4 alone: a shoe may
-# point either way, but they lie straight and fill the picture.
+# Chosen on run 4. A shoe may point either way, but clothes lie straight and fill the picture.
 AUGMENTATIONS = {
     "none": None,
     "digits": RandomAffine(),
@@ -106,13 +99,6 @@ AUGMENTATIONS = {
 
 EMBEDDINGS = {"pixels": None, "gradients": OrientedGradients()}
 """Where coherence searches neighbours, and rivals that get the same."""
-
-PAPER_TERMS: dict[str, Any] = {
-    "uniformity_weight": 1.0,
-    "degeneracy_weight": 0.4,
-    "detachment_weight": 1.0,
-}
-"""Of an initializer with coherence beside the paper's objective."""
 
 
 @dataclass(frozen=True)
@@ -152,16 +138,11 @@ class NetworkSettings:
             augmentation=AUGMENTATIONS[self.augmentation],
         )
         changed = repr(coherence) != repr(Coherence())
-        return MMDInitializer(
-            **params,
-            max_iter="auto" if self.coherent_epochs is None else self.coherent_epochs,
-            coherence=coherence if changed else "auto",
-        )
+        own = {"max_iter": self.coherent_epochs or "auto"}
+        return MMDInitializer(**params, **own, coherence=coherence if changed else "auto")
 
 
-# Channels of the ConvNet's first convolution, half those of the second: so many that a fit of 400
-# images and the prediction of 10,000 take a few seconds of one core.
-CONVNET_WIDTH = 8
+CONVNET_WIDTH = 8  # channels of its first convolution: a fit takes seconds
 
 
 def _network(
@@ -187,7 +168,7 @@ def _classifier_of(params: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """The class of a classifier of a network, and its parameters."""
     if "module" in params:
         return NetClassifier, params
-    if params["init"] == "xavier" and not params.get("batch_norm"):
+    if params["init"] == "xavier":
         return MLPClassifier, {"hidden_layer_sizes": params["hidden_layer_sizes"]}
     return NetClassifier, {"module": MLP, **{f"module__{name}": v for name, v in params.items()}}
 
@@ -258,22 +239,16 @@ def network_contender(
     """
     params, network = _network(name, settings, X[0].size)
     classifier, params = _classifier_of(params)
-    as_paper, fine_tuning = network["pretraining"] != "ours+coherence", {}
+    as_paper = network["pretraining"] != "ours+coherence"
+    fine_tuning: dict[str, Any] = {}
     if as_paper:
         split = LastRowsSplit() if settings.classes == 2 else None
         fine_tuning = {"fine_tuning": "paper", "validation_split": split, **FINE_TUNING}
 
     def make(random_state: int) -> Pipeline:
-        return make_pipeline(
-            classifier(
-                **params,
-                warm_start_from=theta0,
-                # A GPU does not pay for some hundred rows, and CPU scores compare across machines.
-                device="cpu",
-                random_state=random_state,
-                **fine_tuning,
-            )
-        )
+        # A GPU does not pay for some hundred rows, and CPU scores compare across machines.
+        common = {"warm_start_from": theta0, "device": "cpu", "random_state": random_state}
+        return make_pipeline(classifier(**params, **common, **fine_tuning))
 
     digest = None if theta0 is None else theta0_digest(theta0)
     identity = {"network": network, "theta0": digest}

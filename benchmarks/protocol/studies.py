@@ -11,7 +11,7 @@ import numpy as np
 from protocol import command
 from protocol.diagnostics import dead_neuron_ratio, degenerate_softmax_ratio
 from protocol.evaluation import Bench, load_scaled
-from protocol.methods import PAPER_TERMS, NetworkSettings, initializer_of
+from protocol.methods import NetworkSettings, initializer_of
 from protocol.store import Log, commit, digest_of
 from protocol.tasks import diagnostics_seed
 from protocol.theta0s import fit_key, theta0_digest
@@ -21,6 +21,9 @@ N_BATCHES = 128
 BATCH_SIZE = 32
 N_PERTURBATIONS = 256
 PERTURBATION_SCALE = math.sqrt(0.5)
+
+PAPER = {"degeneracy_weight": 0.4, "detachment_weight": 1.0}
+PAPER |= {"perturbation_scale": PERTURBATION_SCALE}
 
 # Five epochs over 60,000 images in mini-batches of 32.
 PAPER_STEPS = 9375
@@ -56,8 +59,7 @@ def measure_ratios(
 
 def _other_than_paper(changes: Mapping[str, Any]) -> dict[str, Any]:
     """The changes without the paper's own values, which have one name in files: "auto"."""
-    paper = {"perturbation_scale": PERTURBATION_SCALE, **PAPER_TERMS}
-    return {name: value for name, value in changes.items() if value != paper.get(name)}
+    return {name: value for name, value in changes.items() if value != PAPER.get(name)}
 
 
 @dataclass(frozen=True)

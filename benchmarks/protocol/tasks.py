@@ -1,9 +1,8 @@
 """Random binary tasks, and the one with all classes, and the labelled rows drawn for them.
 
 Everything follows from one seed. Each thing drawn has a stream of its own, keyed by its purpose,
-run, task and N, so that nothing depends on what else was asked for: more tasks, other N or another
-list of methods leave all others as they are. No method takes part in the keys: every method of a
-run sees the same tasks, rows and seeds, which is what makes the comparison a paired one.
+run, task and N, so that it does not depend on what else was asked for. No method takes part in the
+keys: all methods of a run see the same tasks, rows and seeds, so that comparisons are paired.
 """
 
 import zlib

@@ -2,10 +2,6 @@
 
 Theorem numbers and symbols are those of Lee and Cho, "Unsupervised Learning of Initialization in
 Deep Neural Networks via Maximum Mean Discrepancy", arXiv 2302.04369.
-
-- Theorem 1: a Gaussian perturbation of the parameters stays near them.
-- Theorem 2: if predictions are near a vertex of the simplex on average, some inputs get its class.
-- Theorem 3: under He initialization the rows of a layer's Jacobian have a norm near 1.
 """
 
 import math

@@ -1,14 +1,11 @@
 """The paper's own figures (Lee and Cho, 2023, arXiv:2302.04369), and whether ours agree with them.
 
-``paper.json`` has them. "accuracy" is its Table 1: the mean test accuracy (%) over 20 random binary
-tasks, then (mean, std) over four runs; "task_std" its Table 2, the std over the tasks.
-"degenerate_softmax" and "dead_neurons" (%) are its appendix's tables, over 128 mini-batches of one
-theta0, and "scale_and_weight" the one by which it chooses s and lambda: degenerate softmax (DS) and
-dead neurons of the worst layer (IOD), over four runs.
+``paper.json`` has them. "accuracy" is its Table 1 and "task_std" its Table 2, both over four runs;
+"degenerate_softmax" and "dead_neurons" (%) are its appendix's, over 128 mini-batches of one theta0,
+and "scale_and_weight" the one by which it chooses s and lambda, over four runs.
 
-Over runs ours agrees where the difference of the means lies in its own 95% interval. Over
-mini-batches of a single theta0, which says nothing of another theta0, "close" is all that is meant:
-less than two of the paper's standard deviations.
+Over runs ours agrees where the difference of the means lies in its own 95% interval; over
+mini-batches of a single theta0 where it is less than two of the paper's standard deviations.
 """
 
 import json

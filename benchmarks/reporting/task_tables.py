@@ -1,10 +1,8 @@
 """Tables of scores: the paper's, ours against scratch and rivals, and one way against another.
 
-On each (run, task) the accuracy of a method minus that of another on the same labelled images; a
-cell has the mean over all pairs and its 95% t interval; where there are several runs, that of their
-means too, since a theta0 is a draw as a task is. The best rival is the one with the highest mean at
-that N on these very tasks, among those that the same scores hold: another file may have better
-ones. It is chosen after the fact, to its own advantage.
+A difference is that of two methods on the same labelled images: the mean over all (run, task), its
+95% t interval, and where there are several runs that of their means too. The best rival has the
+highest mean at that N on these very tasks in the same file; it is chosen after the fact.
 """
 
 from functools import cache

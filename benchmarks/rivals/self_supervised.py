@@ -1,4 +1,4 @@
-"""What others learn from positive pairs, by scikit-learn's interface: NT-Xent, VICReg, FixMatch.
+"""What others learn from positive pairs, by scikit-learn's interface: NT-Xent and VICReg.
 
 A. Bardes, J. Ponce and Y. LeCun, "VICReg: Variance-Invariance-Covariance Regularization for
 Self-Supervised Learning", ICLR 2022. With the pairs of walks on a graph NT-Xent has the idea of
@@ -14,18 +14,16 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin, clone
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.preprocessing import normalize
 from torch import nn
 from torch.nn.functional import mse_loss, relu
 
-from rivals.from_views import fixmatch_loss, nt_xent, optimise
-from sklearn_mmdinit import MLP, RandomAffine
+from rivals.from_views import nt_xent, optimise
+from sklearn_mmdinit import MLP
 from sklearn_mmdinit._base.random_streams import seeds_of
 from sklearn_mmdinit.coherence import fit_embedding, walk_on
 from sklearn_mmdinit.training.minibatches import PositivePairs, RowBatches
-
-LABELLED, UNLABELLED = 32, 224  # images of a step of FixMatch, which has seven for each labelled
 
 
 def vicreg(Z: torch.Tensor, covariance: float = 1.0) -> torch.Tensor:
@@ -107,43 +105,3 @@ class PairLearner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         body = self._body(X.shape[1])
         body.load_state_dict({n: torch.from_numpy(a) for n, a in self.theta0_.arrays.items()})
         return normalize(body(torch.from_numpy(X)).numpy())
-
-
-def weaker(augmentation: RandomAffine) -> RandomAffine:
-    """The same with half the amounts."""
-    amounts = ("degrees", "shift", "scale", "shear")
-    halves = {name: getattr(augmentation, name) / 2 for name in amounts}
-    return clone(augmentation).set_params(**halves)
-
-
-@dataclass(eq=False, repr=False)
-class FixMatch(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A perceptron from fresh weights, by FixMatch; weak views have half the amounts."""
-
-    X_unlabelled: Any
-    augmentation: Any
-    learning_rate_init: float = 1e-3
-    steps: int = 3000
-    hidden_layer_sizes: tuple[int, ...] = (392, 392, 392)
-    random_state: int = 0
-
-    def fit(self, X: np.ndarray, y: np.ndarray) -> Self:
-        self.classes_, numbers = np.unique(y, return_inverse=True)
-        rows, labels, others = map(torch.from_numpy, (X, numbers, self.X_unlabelled))
-        strong, weak = self.augmentation, weaker(self.augmentation)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.random_state)
-            self.net_ = MLP(X.shape[1], self.hidden_layer_sizes, len(self.classes_))
-
-            def loss() -> torch.Tensor:
-                some = torch.randint(len(rows), (LABELLED,))
-                u = others[torch.randint(len(others), (UNLABELLED,))]
-                x = weak(rows[some])
-                return fixmatch_loss(self.net_, x, labels[some], weak(u), strong(u))
-
-            optimise(self.net_, loss, self.learning_rate_init, steps=self.steps)
-        return self
-
-    @torch.no_grad()
-    def predict(self, X: np.ndarray) -> np.ndarray:
-        return self.classes_[self.net_(torch.from_numpy(X)).argmax(dim=1).numpy()]

@@ -12,8 +12,7 @@ import numpy as np
 import torch
 
 from sklearn_mmdinit import MMDInitializer
-from timing.clock import timed
-from timing.steps import Step
+from timing.steps import Step, timed
 
 N_FACTORS = 10  # of the rows of a whole fit
 

@@ -1,12 +1,12 @@
 """Seconds of a pre-training step: the library, the textbook's two forms, and the floor.
 
-The floor is the arithmetic of the step's dense products at the rate of this machine's own sgemm:
-the products over the K perturbed networks that the library needs, forward and backward. Left out
-are the factorisations, the few products of L_iod and all that is not a product, so that no step
-can reach the floor.
+The floor is the arithmetic of the step's dense products, forward and backward, at the rate of this
+machine's own sgemm. Left out are the factorisations and all that is no product, so that no step can
+reach it. What is compared is measured in turns, in one run.
 """
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -16,8 +16,31 @@ import numpy as np
 import torch
 
 from sklearn_mmdinit import MMDInitializer
-from timing.clock import in_turns, timed
 from timing.textbook import FORMS, TextbookStep
+
+
+def timed(action: Callable[[], Any], device: str | torch.device = "cpu") -> float:
+    """Seconds that an action takes, a GPU's outstanding work included."""
+    wait: Callable[[], None] = lambda: None  # noqa: E731
+    if torch.device(device).type == "cuda":
+        wait = torch.cuda.synchronize
+    wait()
+    start = time.perf_counter()
+    action()
+    wait()
+    return time.perf_counter() - start
+
+
+def in_turns(measures: Mapping[str, Callable[[], float]], repetitions: int) -> dict[str, Any]:
+    """Median, minimum and all seconds: a slow minute of the machine meets every measure."""
+    seconds: dict[str, list[float]] = {name: [] for name in measures}
+    for _ in range(repetitions):
+        for name, measure in measures.items():
+            seconds[name].append(measure())
+    return {
+        name: {"median": float(np.median(taken)), "minimum": min(taken), "seconds": taken}
+        for name, taken in seconds.items()
+    }
 
 
 @dataclass(frozen=True)

@@ -59,13 +59,13 @@ def test_a_rival_has_the_pairs_of_ours(graph):
 
 def test_the_command_goes_on_where_it_stopped(tmp_path):
     arguments = [*TINY, "--runs=1", "--tasks=2", "--n-labels", 1, 2, "--coherent-epochs=2"]
-    arguments += ["--fixmatch-n-labels=2", "--fixmatch-draws=1", "--output", tmp_path]
+    arguments += ["--output", tmp_path]
     assert status_of(self_supervised, arguments) == 0
     first = written(tmp_path)
     assert first["settings"]["methods"] == [*self_supervised.METHODS]
     assert {record["steps"] for record in first["theta0"]} == {10}
     n_scores = sum(len(entry["accuracies"]) for entry in first["scores"])
-    assert n_scores == 5 * 4 + 1  # five on features, of two draws at two N, and FixMatch
+    assert n_scores == 5 * 4  # of two draws at two N
     log = (tmp_path / "scores.jsonl").read_text()
     assert status_of(self_supervised, arguments) == 0
     assert written(tmp_path)["scores"] == first["scores"]
@@ -78,8 +78,6 @@ def test_the_best_settings_on_held_out_images_are_the_chosen_ones():
     for method, setting in self_supervised.CHOSEN.items():
         text = f"{method}; {setting.sharpness:g}; {setting.rate:g}; {setting.C:g}"
         assert means.filter(like=method).idxmax() == text
-    fixmatch = f"FixMatch; -; {self_supervised.FIXMATCH_RATE:g}; -"
-    assert means.filter(like="FixMatch").idxmax() == fixmatch
 
 
 def test_tables_by_hand():

@@ -13,9 +13,9 @@ import speed
 from protocol.parallel import results, threads
 from reporting.tables import build_table
 from results_stand_in import status_of, written
-from timing import clock, memory
+from timing import memory
 from timing.checks import DisagreementError, check_learning
-from timing.steps import Product, Step, products_of_step
+from timing.steps import Product, Step, in_turns, products_of_step
 from timing.textbook import FORMS, TextbookStep, textbook_loss
 
 TINY = Step(16, (8, 6), n_perturbations=6, batch_size=4)
@@ -110,7 +110,7 @@ def test_measures_are_taken_in_turns():
         asked.append(name)
         return seconds[name][asked.count(name) - 1]
 
-    times = clock.in_turns({name: partial(measure, name) for name in "ab"}, 3)
+    times = in_turns({name: partial(measure, name) for name in "ab"}, 3)
     assert asked == [*"ababab"]
     assert times["a"] == {"median": 2.0, "minimum": 1.0, "seconds": seconds["a"]}
 
