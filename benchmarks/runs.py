@@ -57,7 +57,8 @@ OF_CONVNET = "--methods convnet/ours+coherence convnet/features+logistic"
 RUNS = (
     Run("mnist-full.json", "Five networks from Xavier's and He's weights", TASKS,
         "five hours and more on 2 cores", MAIN, ("accuracy", "task_std"),
-        how=f"{IN_PARTS}; the first run with `--rivals rbf-svm label-spreading` as well"),
+        how=f"{IN_PARTS}; the first run with `--rivals rbf-svm label-spreading` as well; `rlabel` "
+        f"{FROZEN}"),
     Run("mnist-batch-norm.json",
         "The paper's objective with batch normalization, which the paper lacks: one pass, K = 64",
         f"{TASKS} --epochs 1 --n-perturbations 64 --n-labels 5 20 {PAIR} xavier/fcn+bn/ours "

@@ -2,8 +2,8 @@
 
 A name reads ``init/network/pre-training``. ``fcn`` is 784-392-392-392-2 with ReLU, ``fcn+bn`` the
 same with batch normalization before each ReLU; ``ours`` is :class:`MMDInitializer` with the paper's
-objective, ``rlabel`` random labels in its place, and ``scratch`` none. From coherence the network
-is fine-tuned as the library does by default, from all others by the paper's protocol.
+objective, and ``scratch`` starts from random weights. From coherence the network is fine-tuned as
+the library does by default, from all others by the paper's protocol.
 ``features+logistic`` is a logistic regression on features of coherence. ``convnet/...`` are the
 same on a small ConvNet.
 """
@@ -25,7 +25,6 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from protocol.networks import ConvNet, NormalizedPerceptron
 from protocol.tasks import TRAIN_ROWS_PER_N, VALIDATION_ROWS_PER_N
 from protocol.theta0s import Pretrained, theta0_digest
-from rivals.random_labels import RandomLabels
 from sklearn_mmdinit import (
     MLP,
     Coherence,
@@ -41,8 +40,8 @@ from sklearn_mmdinit import (
 
 
 PRETRAININGS = {
-    "fcn": ("ours", "ours+coherence", "scratch", "rlabel"),
-    "fcn+bn": ("ours", "scratch", "rlabel"),
+    "fcn": ("ours", "ours+coherence", "scratch"),
+    "fcn+bn": ("ours", "scratch"),
 }
 METHODS = tuple(
     f"{init}/{network}/{name}"
@@ -126,9 +125,7 @@ class NetworkSettings:
         return cls(**given | {"hidden_layer_sizes": tuple(options.hidden_layer_sizes)})
 
     def initializer(self, pretraining: str, **params: Any) -> BaseEstimator:
-        if pretraining == "rlabel":
-            own = {name.removeprefix("module__"): value for name, value in params.items()}
-            return RandomLabels(**own, max_iter=self.epochs)
+        own: dict[str, Any]
         if pretraining == "ours":
             own = {"max_iter": self.epochs, "n_perturbations": self.n_perturbations}
             return MMDInitializer(**params, **own)
