@@ -6,7 +6,7 @@ reach it. What is compared is measured in turns, in one run.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -116,8 +116,7 @@ def products_of_step(step: Step) -> list[Product]:
     """The dense products of a perceptron's step, layer by layer, as the library's sampler has them.
 
     H is a layer's input, W its weight, L the factor of its noise's covariance, Z its normals and G
-    the gradient at its output. The first layer's input is shared by all networks and needs no
-    gradient.
+    the gradient at its output. The first layer's input is shared and needs no gradient.
     """
     sampler = step.start(step.rows(step.batch_size)).sampler_
     K = step.n_perturbations
@@ -141,47 +140,27 @@ def products_of_step(step: Step) -> list[Product]:
     return products
 
 
-def _back_to_back(products: Sequence[Product], device: str) -> Callable[[], float]:
-    """A measure of the seconds of all products, into memory already there."""
-    kept: dict[Any, torch.Tensor] = {}
-
-    def tensor(role: str, *shape: int) -> torch.Tensor:
-        # Products that never run at once may share operands: less to keep in memory.
-        if (role, shape) not in kept:
-            kept[role, shape] = torch.randn(shape, device=device)
-        return kept[role, shape]
-
-    jobs = [
-        (tensor("left", K, m, n), tensor("right", K, n, p), tensor("out", K, m, p))
-        for K, m, n, p in products
-    ]
-
-    def run() -> None:
-        for left, right, out in jobs:
-            if len(out) == 1:  # bmm would leave one product to one thread
-                torch.mm(left[0], right[0], out=out[0])
-            else:
-                torch.bmm(left, right, out=out)
-
-    run()
-    return lambda: timed(run, device)
-
-
 def _sgemm(step: Step) -> tuple[Product, Callable[[int], float]]:
     """A product as large as a step's, and seconds of so many operations at its rate."""
     width = max(step.hidden_layer_sizes)
     product = Product(1, step.batch_size * step.n_perturbations, width, width)
-    measure = _back_to_back([product] * 10, step.device)
-    return product, lambda flops: measure() * flops / (10 * product.flops)
+    left = torch.randn(product.rows, width, device=step.device)
+    right, out = torch.randn(width, width, device=step.device), torch.empty_like(left)
+
+    def run() -> None:
+        for _ in range(10):
+            torch.mm(left, right, out=out)
+
+    run()
+    return product, lambda flops: timed(run, step.device) * flops / (10 * product.flops)
 
 
 def measure_steps(step: Step, rounds: int) -> dict[str, Any]:
     """Seconds of all forms of a step in turns, and of the floor in the same rounds."""
-    products, (shape, seconds_of) = products_of_step(step), _sgemm(step)
-    flops = sum(product.flops for product in products)
+    shape, seconds_of = _sgemm(step)
+    flops = sum(product.flops for product in products_of_step(step))
     measures: dict[str, Callable[[], float]] = {
         "floor": partial(seconds_of, flops),
-        "products": _back_to_back(products, step.device),
         "library": step.library(),
     }
     for form in FORMS:

@@ -1,9 +1,7 @@
 """One pre-training step as the paper writes it: the reference for figures of speed.
 
-Every perturbed network is a copy of every weight plus its noise, the nine Gaussians of the
-kernel are nine exponentials of all pairwise distances, the median is that of all pairs, and
-autograd does the rest. Nothing of the library is used here, so that an error of the library
-cannot hide in its reference.
+Every perturbed network is a copy of every weight plus its noise, and autograd does the rest.
+Nothing of the library is used here, so that its errors cannot hide in its reference.
 """
 
 import math

@@ -14,7 +14,6 @@ from protocol.parallel import results, threads
 from reporting.tables import build_table
 from results_stand_in import status_of, written
 from timing import memory
-from timing.checks import DisagreementError, check_learning
 from timing.steps import Product, Step, in_turns, products_of_step
 from timing.textbook import FORMS, TextbookStep, textbook_loss
 
@@ -31,14 +30,36 @@ def _one_thread():
 # What is compared agrees, and a difference is seen
 
 
+def apart(step, repetitions=8, n_steps=2, **parameters):
+    """Standard errors by which mean losses, or weights at the end, differ at most, over starts.
+
+    Library and textbook take the same rows, so that they agree in the mean over noise.
+    """
+    X = step.rows(step.batch_size, seed=1)
+    losses, weights = [], []
+    for seed in range(repetitions):
+        start = step.start(X, random_state=seed).to_module().parameters()
+        form = TextbookStep(start, step.n_perturbations, learning_rate=3e-3, seed=seed)
+        textbook = [form(torch.from_numpy(X)) for _ in range(n_steps)]
+        parameters |= {"learning_rate_init": 3e-3, "max_iter": n_steps, "random_state": seed}
+        library = step.initializer(**parameters).fit(X)
+        # Its curve is of one window, not a whole one.
+        losses.append(np.mean(textbook) - np.array(library.loss_curve_))
+        pairs = zip(form.network, library.to_module().parameters(), strict=True)
+        weights.append(torch.cat([(a - b).detach().ravel() for a, b in pairs]).numpy())
+    return max(
+        float((abs(d.mean(0)) / np.sqrt(np.maximum(d.var(0, ddof=1) / len(d), 1e-30))).max())
+        for d in map(np.stack, (losses, weights))
+    )
+
+
 def test_learning_agrees_and_another_objective_or_law_is_noticed():
-    check_learning(SMALL, repetitions=8)
+    most = 6.0  # that the largest of some hundred differences may reach
+    assert apart(SMALL, n_steps=20) < most
     wrong = {"uniformity_weight": 40, "degeneracy_weight": 8, "detachment_weight": 8}
     for name, repetitions in wrong.items():
-        with pytest.raises(DisagreementError, match="learn differently"):
-            check_learning(SMALL, repetitions, n_steps=2, **{name: 4.0})
-    with pytest.raises(DisagreementError, match="learn differently"):
-        check_learning(SMALL, repetitions=8, n_steps=2, perturbation_scale=0.3)
+        assert apart(SMALL, repetitions, **{name: 4.0}) > most
+    assert apart(SMALL, perturbation_scale=0.3) > most
 
 
 def test_the_textbook_loss_of_a_case_worked_out_by_hand():
@@ -136,24 +157,12 @@ def test_a_whole_fit_is_measured_in_a_process_of_its_own():
 
 
 def test_the_command_writes_figures_with_their_origin(monkeypatch, tmp_path, capsys):
-    """Of tiny steps, whose agreement is not asked."""
     monkeypatch.setattr(speed, "PAPER", TINY)
     monkeypatch.setattr(speed, "ROUNDS", 1)
-    monkeypatch.setattr(speed, "check_learning", lambda *args: {"losses": 0.0})
     monkeypatch.setattr(speed, "measure_peak", lambda step, form: {"form": form, "peak": 1 << 20})
     assert status_of(speed, ["--sections", "step", "--output", tmp_path]) == 0
     found = written(tmp_path)
-    assert {"hardware", "git_commit", "versions", "threads", "agreement"} <= set(found)
-    assert set(found["step"]["seconds"]) == {"floor", "products", "library", "direct", "vmap"}
+    assert {"hardware", "git_commit", "versions", "threads"} <= set(found)
+    assert set(found["step"]["seconds"]) == {"floor", "library", "direct", "vmap"}
     assert [record["form"] for record in found["memory"]] == ["library", "direct", "vmap"]
     assert "Peak memory of pre-training" in capsys.readouterr().out
-
-
-def test_nothing_is_timed_where_forms_disagree(monkeypatch, tmp_path, capsys):
-    def disagree(*args, **kwargs):
-        raise DisagreementError("they differ")
-
-    monkeypatch.setattr(speed, "check_learning", disagree)
-    assert status_of(speed, ["--sections", "step", "--output", tmp_path]) == 2
-    assert "they differ" in capsys.readouterr().err
-    assert not list(tmp_path.iterdir())
