@@ -5,8 +5,7 @@ CIFAR-10, or of another set. N labels of each class are then used by logistic re
 spreading on its features, by fine-tuning, and by FixMatch. Baselines have the same network and the
 same seconds. Methods that take long run on the first draw and with some N alone.
 
-Run the preset for a CPU (ten minutes on two cores, on a part of the images) or the one of an hour
-(on two cores, on all images)::
+Run the preset for a CPU (ten minutes, on a part of the images) or the one of an hour::
 
     pip install 'sklearn_mmdinit[bench]'
     python benchmarks/photographs.py --data-dir data
@@ -18,27 +17,15 @@ are in ``NAME/train/CLASS`` and ``NAME/test/CLASS``: pass ``--set NAME``.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, fields
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 
 import torch
 
 from data.photographs import load_photographs
-from protocol import command
+from protocol import command, photographed
 from protocol.methods import select_names
-from protocol.photographed import (
-    CELLS,
-    METHODS,
-    PRESETS,
-    STARTS,
-    VIEWS,
-    Bench,
-    Setting,
-    record_key,
-    score,
-    start_key,
-)
 from protocol.store import Log
 from reporting.results import pack_draws
 from reporting.tables import publish
@@ -46,8 +33,8 @@ from reporting.tables import publish
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = command.command_parser(__file__, __doc__)
-    add, many = parser.add_argument, [repr(name) for name in METHODS]
-    add("--preset", choices=PRESETS, default="cpu", help="default: cpu")
+    add, many = parser.add_argument, [repr(name) for name in photographed.METHODS]
+    add("--preset", choices=photographed.PRESETS, default="cpu", help="default: cpu")
     add("--set", default="cifar-10", help="cifar-10 or a folder of --data-dir; default: cifar-10")
     add("--methods", nargs="+", default=["*"], help=f"names or patterns of {' '.join(many)}")
     add("--n-labels", nargs="+", type=command.positive, metavar="N", help="labels of each class")
@@ -55,43 +42,46 @@ def main(argv: Sequence[str] | None = None) -> None:
     add("--long-n-labels", nargs="+", type=command.positive, default=(4, 25), metavar="N",
         help="those of N with which methods that take long run; default: 4 25")  # fmt: skip
     add("--long-draws", type=command.positive, default=1, help="default: 1")
-    seconds = f"of each rival's training; default: those of the start {VIEWS!r}"
+    seconds = f"of each rival's training; default: those of the start {photographed.VIEWS!r}"
     add("--seconds", type=float, help=seconds)
     add("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     add("--data-dir", type=Path, help="a folder with the images")
-    for part in fields(Setting):
-        name = part.name.replace("_", "-")
-        add(f"--{name}", type=command.positive, help="in place of the preset's")
+    sizes = [part.name for part in fields(photographed.Setting)]
+    for name in sizes:
+        option = f"--{name.replace('_', '-')}"
+        add(option, type=command.positive, help="in place of the preset's")
     command.add_output_options(parser)
+    parser.set_defaults(**photographed.PRESETS[parser.parse_args(argv).preset])
     options = parser.parse_args(argv)
-    for name, value in (CELLS[options.preset] | asdict(PRESETS[options.preset])).items():
-        if getattr(options, name) is None:
-            setattr(options, name, value)
     torch.backends.cudnn.benchmark = True  # shapes stay the same
     log, say = Log(options.output / "photographs.jsonl"), partial(command.say, options)
     with command.refusing(parser), command.resumable(parser):
-        methods = select_names(options.methods, METHODS)
-        bench = Bench(
+        methods = select_names(options.methods, photographed.METHODS)
+        bench = photographed.Bench(
             load_photographs(options.set, options.data_dir, say),
-            Setting(**{part.name: getattr(options, part.name) for part in fields(Setting)}),
+            photographed.Setting(**{name: getattr(options, name) for name in sizes}),
             log,
             **{name: getattr(options, name) for name in ("seed", "device", "seconds")},
             verbose=not options.quiet,
             report=say,
         )
         bench.labelled_rows(max(options.n_labels), 0)  # raises before anything is learned
+        if bench.seconds is None:
+            photographed.made_start(bench, photographed.VIEWS)
+            views = photographed.start_key(bench, photographed.VIEWS)
+            bench.seconds = float(log.records[views]["seconds"])
         cells = [
             (name, n, draw)
             for draw in range(options.draws)
             for n in options.n_labels
             for name in methods
-            if not METHODS[name].is_long
+            if not photographed.METHODS[name].is_long
             or (draw < options.long_draws and n in options.long_n_labels)
         ]
         for cell in cells:
-            score(bench, *cell)
-    once = [log.records.get(start_key(bench, start)) for start in STARTS]
-    scores = [log.records[record_key(bench, *cell)] for cell in cells]
+            photographed.score(bench, *cell)
+    once = [log.records.get(photographed.start_key(bench, start)) for start in photographed.STARTS]
+    scores = [log.records[photographed.record_key(bench, *cell)] for cell in cells]
     results = {
         "settings": {"methods": methods},
         "source": bench.data.source,

@@ -1,19 +1,20 @@
 """Photographs in three channels: CIFAR-10, and any folder of images of one size.
 
-:func:`load_photographs` reads the files as first published, which torchvision keeps too, or a
-folder ``train/CLASS`` and ``test/CLASS``. It asks OpenML for CIFAR-10 where it finds neither. A
-pickle is opened only if its digest is known.
+A pickle is opened only if its digest is known.
 """
 
 import hashlib
 import pickle
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+import torch
 from PIL import Image
 from sklearn.datasets import fetch_openml
+from torch.utils.data import IterableDataset
 
 from data.datasets import Report
 
@@ -119,3 +120,29 @@ def load_photographs(name: str, data_dir: Path | None, report: Report) -> Photog
     (X, y), (X_test, y_test) = parts
     where = f"the folder {source.name}" if source else "fetch_openml"
     return Photographs(name, X, y.astype(np.int64), X_test, y_test.astype(np.int64), where)
+
+
+# Pairs of them for ``mmd_init_``
+
+
+def as_floats(images: torch.Tensor) -> torch.Tensor:
+    """Bytes as values from 0 to 1."""
+    return images.float() / 255.0
+
+
+class Pairs(IterableDataset):  # type: ignore[type-arg]
+    """Mini-batches of images (n, ...) of bytes twice, as values from 0 to 1, to be augmented.
+
+    Each pass is in another order.
+    """
+
+    def __init__(self, images: torch.Tensor, size: int) -> None:
+        self.images, self.size = images, size
+
+    def __len__(self) -> int:
+        return len(self.images) // self.size
+
+    def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        for rows in torch.randperm(len(self.images))[: len(self) * self.size].view(-1, self.size):
+            images = as_floats(self.images[rows.to(self.images.device)])
+            yield images, images

@@ -1,8 +1,4 @@
-"""Photographs with few labels: starts learned on views without labels, and what labels add.
-
-A start is made once. A method predicts the classes of the test images from it, or trains a network
-from fresh weights for as many seconds as the first start took.
-"""
+"""Photographs with few labels: starts learned on views without labels, and what labels add."""
 
 import time
 import warnings
@@ -21,8 +17,7 @@ from torch.nn.functional import cross_entropy, normalize
 from torch.utils.data import DataLoader
 
 from data.datasets import Report
-from data.photographs import Photographs
-from data.views import Pairs, as_floats
+from data.photographs import Pairs, Photographs, as_floats
 from protocol.networks import ResNetBody
 from protocol.store import Log, code_digest, deciding_versions, digest_of, write_atomically
 from protocol.tasks import rows_of_classes, seed_of
@@ -57,13 +52,11 @@ class Setting:
         return {name: value for name, value in asdict(self).items() if name not in idle}
 
 
-PRESETS = {
-    "cpu": Setting(5_000, 2_000, 16, 2, 15, 128, 120, fixmatch_steps=150),
-    "hour": Setting(50_000, 10_000, 16, 2, 24, 256, 200, fixmatch_steps=400),
-}
-CELLS: dict[str, dict[str, Any]] = {
-    "cpu": {"n_labels": (4, 25), "draws": 3},
-    "hour": {"n_labels": (1, 4, 25), "draws": 5},
+PRESETS: dict[str, dict[str, Any]] = {
+    "cpu": asdict(Setting(5_000, 2_000, 16, 2, 15, 128, 120, fixmatch_steps=150))
+    | {"n_labels": (4, 25), "draws": 3},
+    "hour": asdict(Setting(50_000, 10_000, 16, 2, 24, 256, 200, fixmatch_steps=400))
+    | {"n_labels": (1, 4, 25), "draws": 5},
 }
 """What a preset measures unless the command line says otherwise."""
 
@@ -83,7 +76,7 @@ class Made:
 class Bench:
     """A random part of a set on a device, what is known of it, and what its starts share.
 
-    ``seconds`` are those of what trains from fresh weights; None: as many as VIEWS took.
+    ``seconds`` are those of what trains from fresh weights: as many as VIEWS took.
     """
 
     data: Photographs
@@ -127,18 +120,8 @@ class Bench:
 
     def optimise(self, module: nn.Module, loss: Callable[[], Any], rate: float, steps: int) -> None:
         """Train for so many steps; with 0 for as many seconds as VIEWS took."""
-        if steps:
-            optimise(module, loss, rate, steps=steps)
-            return
-        seconds = self.seconds
-        if seconds is None:
-            if (record := self.log.records.get(start_key(self, VIEWS))) is None:
-                raise ValueError(
-                    f"what trains as long as the start {VIEWS!r} needs its seconds, and it was not "
-                    f"measured here: add a method of {VIEWS!r}, or pass --seconds"
-                )
-            seconds = float(record["seconds"])
-        optimise(module, loss, rate, seconds=seconds, clock=self.clock)
+        limit = {"steps": steps} if steps else {"seconds": self.seconds or 0.0}
+        optimise(module, loss, rate, clock=self.clock, **limit)
 
 
 # Starts
@@ -189,10 +172,7 @@ def _endless(bench: Bench, size: int) -> Any:
 
 
 VIEWS, CONTRASTIVE = "views", "NT-Xent"
-STARTS: dict[str, Callable[[Bench], ResNetBody]] = {
-    VIEWS: _learn,
-    CONTRASTIVE: _contrastive,
-}
+STARTS: dict[str, Callable[[Bench], ResNetBody]] = {VIEWS: _learn, CONTRASTIVE: _contrastive}
 
 
 def start_key(bench: Bench, start: str) -> str:
@@ -256,16 +236,12 @@ def _logistic(bench: Bench, made: Made, labelled: np.ndarray) -> np.ndarray:
     return rules.logistic(draw, LOGISTIC_C)
 
 
-def _spread(bench: Bench, made: Made, labelled: np.ndarray) -> np.ndarray:
-    """Scores (n, n_classes) of the training images by label spreading, classes of equal mass."""
+def _label_spreading(bench: Bench, made: Made, labelled: np.ndarray) -> np.ndarray:
+    """Label spreading with classes of equal mass."""
     graph = normalized_graph(symmetric_graph(made.neighbours.cpu().numpy())).astype(np.float32)
     y, n_classes = bench.data.y[labelled], bench.data.n_classes
     scores = spread_labels(graph, labelled, y, n_classes, alpha=0.99, n_iter=60)
-    return scores / scores.sum(axis=0)
-
-
-def _label_spreading(bench: Bench, made: Made, labelled: np.ndarray) -> np.ndarray:
-    scores = _spread(bench, made, labelled)
+    scores = scores / scores.sum(axis=0)
     return scores[made.test_neighbours.cpu().numpy()].sum(axis=1).argmax(axis=1)
 
 
@@ -285,30 +261,22 @@ def _predicted(bench: Bench, net: nn.Module) -> np.ndarray:
     return _outputs(net, bench.X_test).argmax(dim=1).cpu().numpy()
 
 
-def _draw(
-    bench: Bench, rows: np.ndarray, y: np.ndarray, size: int
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """So many of the rows as images from 0 to 1, and their labels (of all rows in y)."""
+def _draw(bench: Bench, rows: np.ndarray, size: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """So many of the rows as images from 0 to 1, and their classes."""
     some = torch.from_numpy(rows)[torch.randint(len(rows), (size,))]
-    labels = torch.from_numpy(y)[some].to(bench.device)
-    return as_floats(bench.X[some.to(bench.device)]), labels
+    classes = torch.from_numpy(bench.data.y)[some].to(bench.device)
+    return as_floats(bench.X[some.to(bench.device)]), classes
 
 
 def _trained(
-    bench: Bench,
-    net: nn.Module,
-    rows: np.ndarray,
-    y: np.ndarray,
-    rate: float = LABEL_RATE,
-    steps: int = 0,
+    bench: Bench, net: nn.Module, labelled: np.ndarray, rate: float = LABEL_RATE, steps: int = 0
 ) -> np.ndarray:
-    """Classes of the test images by a network that learns random views of the rows."""
-    size = bench.setting.pairs // 4
+    """Classes of the test images by a network that learns random views of the labelled ones."""
     net.train()
 
     def loss() -> torch.Tensor:
-        x, labels = _draw(bench, rows, y, size)
-        return cross_entropy(net(bench.view(x)), labels)
+        x, y = _draw(bench, labelled, bench.setting.pairs // 4)
+        return cross_entropy(net(bench.view(x)), y)
 
     bench.optimise(net, loss, rate, steps)
     return _predicted(bench, net)
@@ -317,18 +285,17 @@ def _trained(
 def _fine_tuned(bench: Bench, made: Made, labelled: np.ndarray) -> np.ndarray:
     """First the last layer, by a logistic regression, then all layers."""
     net = _with_fitted_layer(bench, made, labelled)
-    return _trained(bench, net, labelled, bench.data.y, FINE_RATE, bench.setting.steps)
+    return _trained(bench, net, labelled, FINE_RATE, bench.setting.steps)
 
 
 def _fresh(bench: Bench, made: None, labelled: np.ndarray) -> np.ndarray:
-    return _trained(bench, _classifier(bench, bench.fresh_body()), labelled, bench.data.y)
+    return _trained(bench, _classifier(bench, bench.fresh_body()), labelled)
 
 
 def _fixmatch(bench: Bench, made: Made | None, labelled: np.ndarray) -> np.ndarray:
     """From fresh weights as long as VIEWS, or from a start.
 
-    A step has seven unlabelled images for a labelled one. Strong views have other colours and
-    smaller parts.
+    A step has seven unlabelled images for a labelled one.
     """
     steps, size = 0, max(bench.setting.pairs // 8, 1)
     net: nn.Module = _classifier(bench, bench.fresh_body())
@@ -340,7 +307,7 @@ def _fixmatch(bench: Bench, made: Made | None, labelled: np.ndarray) -> np.ndarr
     batches = _endless(bench, 7 * size)
 
     def loss() -> torch.Tensor:
-        (x, y), (u, _) = _draw(bench, labelled, bench.data.y, size), next(batches)
+        (x, y), (u, _) = _draw(bench, labelled, size), next(batches)
         return fixmatch_loss(net, weak(x), y, weak(u), strong(u))
 
     bench.optimise(net, loss, LABEL_RATE, steps)
@@ -374,11 +341,9 @@ METHODS = {
 
 def record_key(bench: Bench, method: str, n_labels: int, draw: int) -> str:
     """What stands for all that decides a record."""
-    # Whatever trains from fresh weights does so as long as VIEWS.
-    start, seconds = METHODS[method].start, None
-    if start is None:
-        start, seconds = VIEWS, bench.seconds
-    parts = [FORM, start_key(bench, start), method, n_labels, draw, seconds]
+    start = METHODS[method].start
+    parts = [FORM, start_key(bench, start or VIEWS), method, n_labels, draw]
+    parts += [] if start else [bench.seconds]
     return digest_of([*parts, asdict(bench.setting)])
 
 
