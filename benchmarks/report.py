@@ -10,8 +10,7 @@ between them is written here::
 The first word names a file of ``benchmarks/results``, the second a table made of it, a key of
 ``reporting.tables.TABLES``. ``REPORT.md`` in place of a file names a table made of several files, a
 key of ``reporting.pages.DIGESTS``. The report's appendices (``APPENDICES`` of ``runs.py``) are
-written whole, and the README's picture is drawn again where its figures are not those of the
-results. Run it after a new result (some seconds)::
+written whole, and the README's picture is drawn again. Run it after a new result (some seconds)::
 
     python benchmarks/report.py
 

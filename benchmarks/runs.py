@@ -9,10 +9,10 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class Run:
     file: str  # with its figures
-    title: str  # its heading in an appendix of the report
     command: str  # what follows "python benchmarks/"
     time: str  # how long that takes from the beginning, to follow "about"
-    section: str = ""  # heading above its own; without one it is in other pages alone
+    section: str = ""  # of an appendix; without one it is in other pages alone
+    title: str = ""  # its heading there
     tables: tuple[str, ...] = ()  # what the appendix shows of it, of reporting.tables.TABLES
     minus: str = ""  # what its table of differences is called,
     beside: str = ""  # and the file that is subtracted
@@ -34,6 +34,7 @@ CONVNETS = "A convolutional network"
 
 QUICK_ONES = "--methods 'Emb*' 'Mini*' 'label*'"
 FROZEN = "by commit 19e01dd1"
+BACK_TO_BACK = f"the products alone {FROZEN}"
 WITH_SETFIT = "--methods EmbeddingClassifier 'logistic, C = 100' SetFit"
 SETFIT_NEEDS = "with `pip install setfit`, by commit 5c284e72"
 OF_AUGMENTED = f"`augmented-gradients-svm` {FROZEN}"
@@ -52,149 +53,133 @@ ON_DIGITS = "The ten digits themselves"
 AVERAGED = "with the mean of the kernels of L_uni in place of their sum"
 MEAN_MINUS_SUM = "The mean of the kernels minus their sum"
 WITHOUT = "With augmentation minus without"
+HOUR = (
+    "--preset hour --methods 'views: *' 'NT-Xent: *' 'fresh weights, strong views' FixMatch "
+    "--long-n-labels 25"
+)
 OF_CONVNET = "--methods convnet/ours+coherence convnet/features+logistic"
 
 RUNS = (
-    Run("mnist-full.json", "Five networks from Xavier's and He's weights", TASKS,
-        "five hours and more on 2 cores", MAIN, ("accuracy", "task_std"),
+    Run("mnist-full.json", TASKS, "five hours and more on 2 cores", MAIN,
+        "Five networks from Xavier's and He's weights", ("accuracy", "task_std"),
         how=f"{IN_PARTS}; the first run with `--rivals rbf-svm label-spreading` as well; `rlabel` "
-        f"{FROZEN}"),
+        f"and `fcn+bn` {FROZEN}"),
     Run("mnist-batch-norm.json",
-        "The paper's objective with batch normalization, which the paper lacks: one pass, K = 64",
         f"{TASKS} --epochs 1 --n-perturbations 64 --n-labels 5 20 {PAIR} xavier/fcn+bn/ours "
-        "xavier/fcn+bn/scratch", "half an hour on 2 cores", MAIN, ("gain",), how=IN_PARTS),
-    Run("mnist-mean-of-kernels.json", f"Table 1, Xavier, {AVERAGED}",
-        f"{TASKS} --kernels mean {PAIR}", "three hours on 2 cores", KERNELS, ("gain",),
-        minus=MEAN_MINUS_SUM, beside="mnist-full.json", how=f"{IN_PARTS}, {FROZEN}"),
-    Run("degeneracies.json", "Degenerate softmax and dead neurons",
-        "degeneracies.py", "two hours and more on 2 cores", APPENDIX,
-        ("degeneracies",)),
-    Run("degeneracies-mean-of-kernels.json", f"Degenerate softmax and dead neurons {AVERAGED}",
-        "degeneracies.py --kernels mean --settings 0.4,0 0.4,1", "an hour on 2 cores", APPENDIX,
-        ("degeneracies",), how=FROZEN),
-    Run("degeneracies-he.json", "Degenerate softmax and dead neurons, from He's weights",
-        "degeneracies.py --settings 0.4,1 --init he --runs 4", "three hours on 2 cores", APPENDIX,
-        ("degeneracies",)),
-    Run("scale-and-weight.json", "Scale s and weight lambda",
-        "scale_and_weight.py", "three hours on 2 cores", APPENDIX, ("scale_and_weight",),
-        how=IN_PARTS),
-    Run("scale-and-weight-mean-of-kernels.json", f"Scale s and weight lambda {AVERAGED}",
+        "xavier/fcn+bn/scratch", "half an hour on 2 cores", MAIN,
+        "The paper's objective with batch normalization, which the paper lacks: one pass, K = 64",
+        ("gain",), how=FROZEN),
+    Run("mnist-mean-of-kernels.json", f"{TASKS} --kernels mean {PAIR}", "three hours on 2 cores",
+        KERNELS, f"Table 1, Xavier, {AVERAGED}", ("gain",), minus=MEAN_MINUS_SUM,
+        beside="mnist-full.json", how=IN_PARTS),
+    Run("degeneracies.json", "degeneracies.py", "two hours and more on 2 cores", APPENDIX,
+        "Degenerate softmax and dead neurons", ("degeneracies",)),
+    Run("degeneracies-mean-of-kernels.json",
+        "degeneracies.py --kernels mean", "two hours on 2 cores", APPENDIX,
+        f"Degenerate softmax and dead neurons {AVERAGED}", ("degeneracies",), how="two settings"),
+    Run("degeneracies-he.json", "degeneracies.py --settings 0.4,1 --init he --runs 4",
+        "three hours on 2 cores", APPENDIX,
+        "Degenerate softmax and dead neurons, from He's weights", ("degeneracies",), how=FROZEN),
+    Run("scale-and-weight.json", "scale_and_weight.py", "three hours on 2 cores", APPENDIX,
+        "Scale s and weight lambda", ("scale_and_weight",), how=IN_PARTS),
+    Run("scale-and-weight-mean-of-kernels.json",
         "scale_and_weight.py --kernels mean --n-perturbations 256", "five hours on 2 cores",
-        APPENDIX, ("scale_and_weight",), how=f"{IN_PARTS}, {FROZEN}"),
-    Run("theorems.json", "The theorems",
-        "theorems.py", "a minute on one core", APPENDIX, ("theorems",)),
-    Run("mnist-images.json", "MNIST, told that rows are images", f"{TEN_RUNS} {IMAGES}",
-        "two hours on 2 cores", FRESH, OF_TASKS, how=AUGMENTED),
-    Run("mnist-ten-way-images.json", f"{ON_DIGITS}, told that rows are images",
-        f"{TEN_RUNS} --classes 10 --n-labels 1 4 10 100 {IMAGES}", "two hours on 2 cores",
-        FRESH, OF_TASKS, how=AUGMENTED),
-    Run("mnist-rows.json", "MNIST, not told so", f"{TEN_RUNS} {ROWS}", "an hour on 2 cores",
-        FRESH, OF_TASKS),
-    Run("mnist-ten-way-rows.json", f"{ON_DIGITS}, not told so",
-        f"{TEN_RUNS} --classes 10 --n-labels 1 4 10 100 {ROWS}", "an hour on 2 cores",
-        FRESH, OF_TASKS),
-    Run("mnist-ten-way-tuned.json", f"{ON_DIGITS}, from scratch, tuned for them",
+        APPENDIX, f"Scale s and weight lambda {AVERAGED}", ("scale_and_weight",),
+        how=IN_PARTS),
+    Run("theorems.json", "theorems.py", "a minute on one core", APPENDIX, "The theorems",
+        ("theorems",)),
+    Run("mnist-images.json", f"{TEN_RUNS} {IMAGES}", "two hours on 2 cores", FRESH,
+        "MNIST, told that rows are images", OF_TASKS, how=AUGMENTED),
+    Run("mnist-ten-way-images.json", f"{TEN_RUNS} --classes 10 --n-labels 1 4 10 100 {IMAGES}",
+        "two hours on 2 cores", FRESH, f"{ON_DIGITS}, told that rows are images", OF_TASKS,
+        how=AUGMENTED),
+    Run("mnist-rows.json", f"{TEN_RUNS} {ROWS}", "an hour on 2 cores", FRESH, "MNIST, not told so",
+        OF_TASKS),
+    Run("mnist-ten-way-rows.json", f"{TEN_RUNS} --classes 10 --n-labels 1 4 10 100 {ROWS}",
+        "an hour on 2 cores", FRESH, f"{ON_DIGITS}, not told so", OF_TASKS),
+    Run("mnist-ten-way-tuned.json",
         f"{TEN_RUNS} --classes 10 --n-labels 1 4 10 100 --methods xavier/fcn/scratch "
-        "--rivals tuned-scratch", "a quarter of an hour on 2 cores", FRESH, OF_TASKS, how=FROZEN),
-    Run("fashion-coherence.json", "Fashion-MNIST, from pixels",
-        f"{COHERENT} {FASHION}", "40 minutes on 2 cores", FASHION_MNIST, OF_TASKS),
-    Run("fashion-gradients.json", "Fashion-MNIST, with HOG features",
-        f"{COHERENT} {OF_GRADIENTS} {FASHION} {GRADED} --separation 4",
-        "40 minutes on 2 cores", FASHION_MNIST, OF_TASKS,
+        "--rivals tuned-scratch", "a quarter of an hour on 2 cores", FRESH,
+        f"{ON_DIGITS}, from scratch, tuned for them", OF_TASKS, how=FROZEN),
+    Run("fashion-coherence.json", f"{COHERENT} {FASHION}", "40 minutes on 2 cores", FASHION_MNIST,
+        "Fashion-MNIST, from pixels", OF_TASKS),
+    Run("fashion-gradients.json", f"{COHERENT} {OF_GRADIENTS} {FASHION} {GRADED} --separation 4",
+        "40 minutes on 2 cores", FASHION_MNIST, "Fashion-MNIST, with HOG features", OF_TASKS,
         minus="By HOG features at a separation of 4 minus by pixels at 2",
         beside="fashion-coherence.json"),
-    Run("fashion-augmented.json", "Fashion-MNIST, with HOG features and augmentation",
+    Run("fashion-augmented.json",
         f"{COHERENT} {OF_GRADIENTS} augmented-gradients-svm {FASHION} {GRADED} --separation 4 "
-        "--augmentation clothes",
-        "50 minutes on 2 cores", FASHION_MNIST, OF_TASKS, how=OF_AUGMENTED,
+        "--augmentation clothes", "50 minutes on 2 cores", FASHION_MNIST,
+        "Fashion-MNIST, with HOG features and augmentation", OF_TASKS, how=OF_AUGMENTED,
         minus=WITHOUT, beside="fashion-gradients.json"),
-    Run("mnist-convnet.json", "MNIST, by the convolutional network",
-        f"{TASKS} --network convnet --runs 2 --epochs 1 --n-perturbations 64",
-        "an hour on 2 cores", CONVNETS, OF_TASKS),
-    Run("mnist-convnet-gradients.json", "MNIST, by the convolutional network with both",
+    Run("mnist-convnet.json", f"{TASKS} --network convnet --runs 2 --epochs 1 --n-perturbations 64",
+        "an hour on 2 cores", CONVNETS, "MNIST, by the convolutional network", OF_TASKS),
+    Run("mnist-convnet-gradients.json",
         f"{TASKS} --network convnet --runs 2 {DIGITS} {GRADED} {OF_CONVNET}",
-        "half an hour on 2 cores", CONVNETS, OF_TASKS,
-        minus="With augmentation and HOG features minus without",
+        "half an hour on 2 cores", CONVNETS, "MNIST, by the convolutional network with both",
+        OF_TASKS, minus="With augmentation and HOG features minus without",
         beside="mnist-convnet.json"),
-    Run("mnist-rivals.json", "Rivals that know the images as they are",
-        f"{TASKS} --methods xavier/fcn/scratch --rivals rbf-svm label-spreading "
-        "tuned-scratch", "an hour on 2 cores", RIVALS, ("accuracy",),
+    Run("mnist-rivals.json",
+        f"{TASKS} --methods xavier/fcn/scratch --rivals rbf-svm label-spreading " "tuned-scratch",
+        "an hour on 2 cores", RIVALS, "Rivals that know the images as they are", ("accuracy",),
         how=f"`tuned-scratch` {FROZEN}"),
-    Run("mnist-more-rivals.json", "Rivals on graphs and embeddings of the images",
-        f"{TASKS} --methods xavier/fcn/scratch --rivals shared-label-spreading "
-        "umap-logistic", "20 minutes on 2 cores", RIVALS, ("accuracy",)),
-    Run("mnist-image-rivals.json", "The strongest rival, told that rows are images",
-        f"{TASKS} {DIGITS} {GRADED} --methods xavier/fcn/scratch "
-        "--rivals gradients-shared-label-spreading", "five minutes on 2 cores", RIVALS,
+    Run("mnist-more-rivals.json",
+        f"{TASKS} --methods xavier/fcn/scratch --rivals shared-label-spreading " "umap-logistic",
+        "20 minutes on 2 cores", RIVALS, "Rivals on graphs and embeddings of the images",
         ("accuracy",)),
-    Run("embeddings.json", "Embedded sentences", "embeddings.py --draws 3",
-        "five hours on one core",
+    Run("mnist-image-rivals.json", f"{TASKS} {DIGITS} {GRADED} --methods xavier/fcn/scratch "
+        "--rivals gradients-shared-label-spreading", "five minutes on 2 cores", RIVALS,
+        "The strongest rival, told that rows are images", ("accuracy",)),
+    Run("embeddings.json", "embeddings.py --draws 3", "five hours on one core",
         how=f"{IN_PARTS}; `EmbeddingClassifier` again by a later commit, but on 20-newsgroups; "
         f"LaplacianShot and UMAP {FROZEN}"),
-    Run("embeddings-setfit.json", "SetFit, on the two new sets of sentences",
-        "embeddings.py --sets hwu64 stackoverflow --n-labels 1 2 5 --draws 3 "
-        f"{WITH_SETFIT}", "an hour and a half on one core", how=SETFIT_NEEDS),
-    Run("embeddings-setfit-twenty.json", "SetFit, with twenty labels of each class",
-        "embeddings.py --sets hwu64 stackoverflow --n-labels 20 --draws 1 "
-        f"{WITH_SETFIT}", "an hour on one core", how=SETFIT_NEEDS),
-    Run("embeddings-setfit-chosen.json", "SetFit, on the three other sets of sentences",
-        "embeddings.py --sets banking77 20-newsgroups clinc150 --n-labels 1 2 --draws 1 "
-        f"{WITH_SETFIT}", "an hour and a half on one core", how=SETFIT_NEEDS),
-    Run("embeddings-setfit-chosen-five.json", "SetFit, on two other sets, five labels",
-        "embeddings.py --sets banking77 clinc150 --n-labels 5 --draws 1 "
-        f"{WITH_SETFIT}", "an hour on one core", how=SETFIT_NEEDS),
-    Run("embeddings-photographs.json", "Photographs by a pre-trained encoder",
-        "embeddings.py --sets scenes clothing --draws 5 --methods 'Emb*' 'logistic*' prototypes "
-        "self-training 'label spreading*' 'soft*'", "ten minutes on one core"),
-    Run("first-labels.json", "Which examples to label first", "first_labels.py",
-        "40 minutes on one core", how=IN_PARTS),
-    Run("signals.json", "Signals, on sets where nothing was chosen",
-        "signals.py", "an hour on one core",
+    Run("embeddings-setfit.json", "embeddings.py --sets hwu64 stackoverflow --n-labels 1 2 5 "
+        f"--draws 3 {WITH_SETFIT}", "an hour and a half on one core", how=SETFIT_NEEDS),
+    Run("embeddings-setfit-twenty.json", "embeddings.py --sets hwu64 stackoverflow --n-labels 20 "
+        f"--draws 1 {WITH_SETFIT}", "an hour on one core", how=SETFIT_NEEDS),
+    Run("embeddings-setfit-chosen.json", "embeddings.py --sets banking77 20-newsgroups clinc150 "
+        f"--n-labels 1 2 --draws 1 {WITH_SETFIT}", "an hour and a half on one core",
+        how=SETFIT_NEEDS),
+    Run("embeddings-setfit-chosen-five.json", "embeddings.py --sets banking77 clinc150 "
+        f"--n-labels 5 --draws 1 {WITH_SETFIT}", "an hour on one core", how=SETFIT_NEEDS),
+    Run("embeddings-photographs.json", "embeddings.py --sets scenes clothing --draws 5 --methods "
+        "'Emb*' 'logistic*' prototypes self-training 'label spreading*' 'soft*'",
+        "ten minutes on one core"),
+    Run("first-labels.json", "first_labels.py", "40 minutes on one core", how=IN_PARTS),
+    Run("signals.json", "signals.py", "an hour on one core",
         how=f"{IN_PARTS}, {FROZEN}, which has more methods"),
-    Run("signals-two.json", "The same with two labels of each class",
-        f"signals.py --n-labels 2 {QUICK_ONES}", "ten minutes on one core", how=FROZEN),
-    Run("signals-small.json", "Signals, on eight small sets",
-        "signals.py --sets small --n-labels 1 2 5 20 --draws 10 --methods 'Emb*' 'Mini*' 'label*' "
-        "'*Euclidean'", "a few minutes on one core", how=FROZEN),
-    Run("signals-chosen.json", "Signals, on the ten sets of the choice",
-        f"signals.py --sets chosen {QUICK_ONES}", "ten minutes on one core", how=FROZEN),
-    Run("small-networks.json", "Ten small networks, and few images",
-        "small_networks.py --jobs 1", "half an hour on one core",
+    Run("signals-two.json", f"signals.py --n-labels 2 {QUICK_ONES}", "ten minutes on one core",
+        how=FROZEN),
+    Run("signals-small.json", "signals.py --sets small --n-labels 1 2 5 20 --draws 10 --methods "
+        "'Emb*' 'Mini*' 'label*' '*Euclidean'", "a few minutes on one core", how=FROZEN),
+    Run("signals-chosen.json", f"signals.py --sets chosen {QUICK_ONES}", "ten minutes on one core",
+        how=FROZEN),
+    Run("small-networks.json", "small_networks.py --jobs 1", "half an hour on one core",
         how="without the tasks of `small-networks-views.json`, which are newer; label spreading "
         f"{FROZEN}"),
-    Run("small-networks-views.json", "A ResNet and a transformer, by neighbours or two views",
-        "small_networks.py --jobs 1 --tasks '*, nearest neighbours' '*, two views'",
-        "a quarter of an hour on one core"),
-    Run("mnist-self-supervised.json", "Self-supervised baselines on MNIST",
-        "self_supervised.py --jobs 1 --runs 1", "40 minutes on one core", how=f"FixMatch {FROZEN}"),
-    Run("fashion-self-supervised.json", "Self-supervised baselines on Fashion-MNIST",
-        "self_supervised.py --jobs 1 --runs 1 --dataset fashion-mnist "
-        "--methods 'ours*' 'NT-Xent*' 'VICReg*'", "a quarter of an hour on one core"),
-    Run("self-supervised-choice.json", "Self-supervised baselines, on held-out images",
-        "self_supervised.py --jobs 1 --choose", "40 minutes on one core", how=FROZEN),
-    Run("mnist-quick.json", "The quick preset", "mnist_tasks.py", "three minutes on 2 cores"),
-    Run("mnist-cuda.json", "Run 0 with theta0s learned on a GPU",
-        f"{TASKS} --runs 1 --n-labels 5 20 --methods xavier/fcn/ours "
+    Run("small-networks-views.json", "small_networks.py --jobs 1 --tasks '*, nearest neighbours' "
+        "'*, two views'", "a quarter of an hour on one core"),
+    Run("mnist-self-supervised.json", "self_supervised.py --jobs 1 --runs 1",
+        "40 minutes on one core", how=f"FixMatch {FROZEN}"),
+    Run("fashion-self-supervised.json", "self_supervised.py --jobs 1 --runs 1 --dataset "
+        "fashion-mnist --methods 'ours*' 'NT-Xent*' 'VICReg*'", "a quarter of an hour on one core"),
+    Run("self-supervised-choice.json", "self_supervised.py --jobs 1 --choose",
+        "40 minutes on one core", how=FROZEN),
+    Run("mnist-quick.json", "mnist_tasks.py", "three minutes on 2 cores"),
+    Run("mnist-cuda.json", f"{TASKS} --runs 1 --n-labels 5 20 --methods xavier/fcn/ours "
         "xavier/fcn/ours+coherence xavier/fcn/scratch --device cuda",
         "a minute and a half on one H100 and 16 cores"),
-    Run("photographs-hour.json", "CIFAR-10 from learned views, on all images",
-        "photographs.py --preset hour --methods 'views: *' 'NT-Xent: *' "
-        "'fresh weights, strong views' FixMatch --long-n-labels 25",
+    Run("photographs-hour.json", f"photographs.py {HOUR}", "an hour and a half on one core"),
+    Run("photographs-scenes.json", f"photographs.py --set scenes {HOUR}",
         "an hour and a half on one core"),
-    Run("photographs-scenes.json", "Scenes from learned views, on a set where nothing was chosen",
-        "photographs.py --set scenes --preset hour --methods 'views: *' 'NT-Xent: *' "
-        "'fresh weights, strong views' FixMatch --long-n-labels 25",
-        "an hour and a half on one core"),
-    Run("photographs-cpu.json", "CIFAR-10 from learned views, on a part of the images",
-        "photographs.py", "20 minutes on one core"),
-    Run("speed.json", "Speed and memory", "speed.py --sections step", "six minutes on 2 cores"),
-    Run("speed-fits.json", "Whole fits", "speed.py --sections fits", "four minutes on 2 cores"),
-    Run("speed-against.json", "Whole fits by commit dc17dfb4 and by a later one, in turns",
-        "speed.py --against ../dc17dfb4 --sections fits", "five minutes on 2 cores",
-        how=f"{FROZEN}, of the rows that commit 5c284e72 has"),
-    Run("speed-cuda-steps.json", "Steps on a GPU", "speed.py --device cuda --sections step",
-        "a minute on one H100 and 16 cores"),
-    Run("speed-cuda.json", "Whole fits on a GPU", "speed.py --device cuda --sections fits",
+    Run("photographs-cpu.json", "photographs.py", "20 minutes on one core"),
+    Run("speed.json", "speed.py --sections step", "six minutes on 2 cores", how=BACK_TO_BACK),
+    Run("speed-fits.json", "speed.py --sections fits", "four minutes on 2 cores"),
+    Run("speed-against.json", "speed.py --against ../dc17dfb4 --sections fits",
+        "five minutes on 2 cores", how=f"{FROZEN}, of the rows that commit 5c284e72 has"),
+    Run("speed-cuda-steps.json", "speed.py --device cuda --sections step",
+        "a minute on one H100 and 16 cores", how=BACK_TO_BACK),
+    Run("speed-cuda.json", "speed.py --device cuda --sections fits",
         "two minutes on one H100 and 16 cores", how="two sizes of four"),
 )  # fmt: skip
 """All of them, in the order of the appendices; those that these do not have come last."""
@@ -209,9 +194,7 @@ class Appendix:
 
 APPENDICES = {
     "appendix-paper": Appendix(
-        "The paper in full",
-        "In short: [the paper](paper.md).",
-        (MAIN, KERNELS, APPENDIX),
+        "The paper in full", "In short: [the paper](paper.md).", (MAIN, KERNELS, APPENDIX)
     ),
     "appendix-mnist": Appendix(
         "MNIST in full",

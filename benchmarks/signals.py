@@ -70,17 +70,10 @@ class Bench:
         components = self.kernels[:, : min(N_COMPONENTS, len(self.kernels) - 1)]
         return np.asarray(components / components.std(axis=0) ** POWER)
 
-    def graph(self, rows: np.ndarray) -> Any:
-        search = NearestNeighbors(n_neighbors=N_NEIGHBORS).fit(normalize(rows))
+    @cached_property
+    def graph(self) -> Any:
+        search = NearestNeighbors(n_neighbors=N_NEIGHBORS).fit(normalize(self.embeddings))
         return normalized_graph(symmetric_graph(search.kneighbors(return_distance=False)))
-
-    @cached_property
-    def graph_by_distance(self) -> Any:
-        return self.graph(self.data.X)
-
-    @cached_property
-    def graph_by_kernels(self) -> Any:
-        return self.graph(self.embeddings)
 
     def labelled(self, n_labels: int, draw: int) -> np.ndarray:
         """Numbers of N signals of each class; fewer are part of more."""
@@ -118,40 +111,20 @@ def both(bench: Bench, labelled: np.ndarray) -> np.ndarray:
     return scores + n_of_each**2 * ridge(bench, labelled)
 
 
-def spreading_and_ridge(bench: Bench, labelled: np.ndarray) -> np.ndarray:
-    """Label spreading, and the more labels a class has the more of the ridge."""
-    spread = spreading("graph_by_kernels", bench, labelled)
-    shares = spread / np.maximum(spread.sum(axis=1, keepdims=True), np.finfo(np.float32).tiny)
-    return np.log(shares + 1e-3) + len(labelled) / spread.shape[1] * ridge(bench, labelled)
-
-
-def spreading(graph: str, bench: Bench, labelled: np.ndarray) -> np.ndarray:
+def spreading(bench: Bench, labelled: np.ndarray) -> np.ndarray:
+    """Label spreading on the graph of nearest neighbours by the kernels."""
     y = bench.data.y
     labels = labelled, y[labelled], int(y.max()) + 1
-    return spread_labels(getattr(bench, graph), *labels, ALPHA, n_iter=100)
+    return spread_labels(bench.graph, *labels, ALPHA, n_iter=100)
 
 
 METHODS: dict[str, Callable[[Bench, np.ndarray], np.ndarray]] = {
     SIGNAL_LINE: both,
-    "label spreading + ridge": spreading_and_ridge,
     "EmbeddingClassifier, kernels": semi_supervised,
     LINEAR[0]: ridge,
     LINEAR[1]: logistic,
-    "label spreading by kernels": partial(spreading, "graph_by_kernels"),
-    "label spreading by distance": partial(spreading, "graph_by_distance"),
+    "label spreading by kernels": spreading,
 }
-
-
-def has_enough(data: Signals, n_labels: int) -> bool:
-    """Whether each class has N signals, and most have others to be scored on."""
-    sizes = np.bincount(data.y)
-    return bool(sizes.min() >= n_labels and np.median(sizes) > n_labels)
-
-
-def key_of(bench: Bench, name: str, n_labels: int, draw: int, data: str) -> str:
-    """What stands for all that decides a record."""
-    parts = [FORM, data, bench.seed, name, n_labels, draw, version("aeon"), deciding_versions()]
-    return digest_of([*parts, code_digest(without=frozenset())])
 
 
 def score_set(
@@ -192,11 +165,14 @@ def main(argv: Sequence[str] | None = None) -> None:
         sets = [load_signals(name, options.data_dir, say, options.seed) for name in names]
     keys, calls = [], []
     for data in sets:
-        bench, digest = Bench(data, options.seed), data_digest(data.X) + data_digest(data.y)
+        sizes = np.bincount(data.y)
+        of = [FORM, data_digest(data.X), data_digest(data.y), options.seed, version("aeon")]
+        of += [deciding_versions(), code_digest(without=frozenset())]
         cells = [
-            (name, n, draw, key_of(bench, name, n, draw, digest))
+            (name, n, draw, digest_of([*of, name, n, draw]))
             for n in options.n_labels
-            if has_enough(data, n)
+            # Each class has N signals, and most have others to be scored on.
+            if sizes.min() >= n and np.median(sizes) > n
             for draw in range(options.draws)
             for name in methods
         ]

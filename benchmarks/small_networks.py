@@ -19,7 +19,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import joblib
 import numpy as np
 import torch
 from sklearn.base import clone
@@ -27,21 +26,13 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import StratifiedShuffleSplit
 
 from data.datasets import DATASETS, Dataset, standardize
-from protocol import command
-from protocol.methods import select_names
+from protocol import command, methods
 from protocol.own_networks import FRESH, HALVED, IMAGES, LEARNED, NETWORKS
 from protocol.parallel import results
 from protocol.store import Log, code_digest, data_digest, deciding_versions, digest_of
 from reporting.small_network_tables import SMALL_NETWORK_TABLES
 from reporting.tables import publish
-from sklearn_mmdinit import (
-    Coherence,
-    MLPClassifier,
-    MMDInitializer,
-    NetClassifier,
-    OrientedGradients,
-    RandomAffine,
-)
+from sklearn_mmdinit import MLPClassifier, MMDInitializer, NetClassifier
 
 DIGITS = {"n_labels": 50, "draws": 4}
 FEW_IMAGES = {"n_labels": 100, "draws": 3}
@@ -103,8 +94,8 @@ def measure(name: str, seed: int, max_iter: Any, task: Task) -> dict[str, Any]:
     """Learn weights once, and fine-tune them and fresh ones on every draw."""
     common = {"max_iter": max_iter, "random_state": seed, "verbose": 0}
     if name == IMAGES:
-        images = Coherence(embedding=OrientedGradients(), augmentation=RandomAffine())
-        init = MMDInitializer(n_classes=len(np.unique(task.y)), coherence=images, **common)
+        n_classes = len(np.unique(task.y))
+        init = MMDInitializer(n_classes=n_classes, coherence=methods.IMAGES, **common)
         learned = MLPClassifier()
         fresh = MLPClassifier(init.hidden_layer_sizes)
     else:
@@ -144,9 +135,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     options = parser.parse_args(argv)
     options.max_iter = options.max_iter or "auto"
     log = Log(options.output / "small_networks.jsonl")
-    n_jobs = joblib.effective_n_jobs(options.jobs)
     with command.refusing(parser):
-        names = select_names(options.tasks, tasks, what="task")
+        names = methods.select_names(options.tasks, tasks, what="task")
         task_of = dict.fromkeys(names, digits_task(options.seed))
         if {*names} - {*NETWORKS}:
             dataset = DATASETS[options.dataset](options.data_dir, partial(command.say, options))
@@ -167,7 +157,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     ]
     with command.resumable(parser):
         for record in results(options.jobs, measure, calls):
-            log.append({"key": keys[record["task"]], "jobs": n_jobs} | record)
+            log.append({"key": keys[record["task"]], "jobs": options.jobs} | record)
             command.say(options, f"{record['task']}: learned in {record['seconds']:.0f} s")
     records = [{k: v for k, v in log.records[key].items() if k != "key"} for key in keys.values()]
     settings = {"tasks": names, "digits": DIGITS, IMAGES: FEW_IMAGES, "halved": HALVED_IMAGES}

@@ -15,16 +15,8 @@ from typing import Any
 import numpy as np
 
 from data.datasets import load_digits_dataset, standardize
-from protocol import command
+from protocol import command, theory
 from protocol.diagnostics import prediction_samples
-from protocol.theory import (
-    class_probability_lower_bound,
-    jacobian_row_norm_mean,
-    mean_vertex_distances,
-    perturbation_norm_tail_bound,
-    perturbation_std,
-    relu_jacobian_row_norms,
-)
 from reporting.tables import publish
 from sklearn_mmdinit import MMDInitializer
 
@@ -37,9 +29,7 @@ N_IMAGES = 32  # in each network of Theorem 3
 
 # A mean that is right is further off about once in 1,300 comparisons (20 networks: t, 19 df).
 N_SIGMA = 4.0
-
-# Float32 probabilities, summed over images.
-ROUNDING = 1e-6
+ROUNDING = 1e-6  # of float32 probabilities, summed over images
 
 
 def _fresh(sizes: tuple[int, ...], X: np.ndarray, **params: Any) -> MMDInitializer:
@@ -62,10 +52,10 @@ def tail_points(std: np.ndarray, seed: int) -> dict[str, Any]:
     for form, square in least.items():
         # Radii along which the bound falls from 0.99 to a millionth.
         grid = np.sqrt(square) * (1.0 + np.geomspace(1e-7, 100.0, 3000))
-        bounds = perturbation_norm_tail_bound(grid, std, form)
+        bounds = theory.perturbation_norm_tail_bound(grid, std, form)
         grid = grid[(bounds < 0.99) & (bounds > 1e-6)]
         radii = grid[np.linspace(0, len(grid) - 1, N_RADII).astype(int)]
-        bounds = perturbation_norm_tail_bound(radii, std, form)
+        bounds = theory.perturbation_norm_tail_bound(radii, std, form)
         frequencies = np.array([(norms >= radius).mean() for radius in radii])
         forms[form] = {
             "radii": radii.tolist(),
@@ -87,10 +77,10 @@ def class_points(X: np.ndarray, n_classes: int, seed: int) -> dict[str, Any]:
             network, X, N_NETWORKS, seed=seed, perturbation_scale=square**0.5
         ):
             largest = probabilities == probabilities.max(axis=1, keepdims=True)
-            distances.append(mean_vertex_distances(probabilities))
+            distances.append(theory.mean_vertex_distances(probabilities))
             shares.append(largest.mean(axis=0))
     distance, share = np.ravel(distances), np.ravel(shares)
-    bounds = class_probability_lower_bound(distance, n_classes)
+    bounds = theory.class_probability_lower_bound(distance, n_classes)
     return {
         "distances": distance.round(6).tolist(),
         "shares": share.round(6).tolist(),
@@ -110,8 +100,8 @@ def jacobian_points(X: np.ndarray, width: int, seed: int) -> dict[str, Any]:
     for network_seed in np.random.SeedSequence([seed, width]).generate_state(n_networks):
         network = _fresh((width, width), X, init="he", random_state=int(network_seed))
         pre_activations = X[:N_IMAGES] @ network.coefs_[0] + network.intercepts_[0]
-        means.append(relu_jacobian_row_norms(network.coefs_[1].T, pre_activations).mean())
-    mean, expected = float(np.mean(means)), jacobian_row_norm_mean(width)
+        means.append(theory.relu_jacobian_row_norms(network.coefs_[1].T, pre_activations).mean())
+    mean, expected = float(np.mean(means)), theory.jacobian_row_norm_mean(width)
     # Networks are the independent draws; rows and images of one share their weights.
     error = float(np.std(means, ddof=1) / n_networks**0.5)
     found = {"n_networks": n_networks, "mean": mean, "standard_error": error}
@@ -131,7 +121,11 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     with command.resumable(parser):
         for w in NETWORK_WIDTHS:
-            keep(1, f"784-{w}-{w}-{w}-2", tail_points(perturbation_std((784, w, w, w, 2)), seed))
+            keep(
+                1,
+                f"784-{w}-{w}-{w}-2",
+                tail_points(theory.perturbation_std((784, w, w, w, 2)), seed),
+            )
         for d in N_CLASSES:
             keep(2, f"d = {d}", class_points(X, d, seed))
         for n in WIDTHS:

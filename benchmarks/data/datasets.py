@@ -62,18 +62,13 @@ Raw = dict[str, bytes]
 
 @dataclass(frozen=True)
 class ImageSet:
-    """A set of images, and the places that may have it.
-
-    ``md5`` has the digests of the files as first published, ``cache`` is our folder in
-    scikit-learn's data home, ``openml`` its name at OpenML, ``npm`` a package with its version, or
-    empty.
-    """
+    """A set of images, and the places that may have it."""
 
     name: str
-    md5: tuple[str, ...]
-    cache: str
-    openml: str
-    npm: str = ""
+    md5: tuple[str, ...]  # of the files as first published
+    cache: str  # a folder in scikit-learn's data home
+    openml: str  # its name there
+    npm: str = ""  # a package with its version
 
 
 MNIST = ImageSet(

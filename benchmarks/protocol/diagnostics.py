@@ -25,11 +25,7 @@ def prediction_samples(
     seed: int,
     perturbation_scale: float = _SCALE,
 ) -> np.ndarray:
-    """Predictions (K, n, d) of K networks around a network, each for all rows X (n, ...).
-
-    ``result[:, i]`` shows whether the predictions for input i are uniform, and ``result[k]``
-    whether those of network k depend on the input.
-    """
+    """Predictions (K, n, d) of K networks around a network, each for all rows X (n, ...)."""
     rows = torch.from_numpy(np.asarray(X, np.float32))
     info, random = inspect_module(network, rows), StepRandom(seed, rows.device)
     with torch.no_grad():

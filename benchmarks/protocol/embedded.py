@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
+from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -57,7 +58,7 @@ def embedded(
     if name in encoded.PHOTOGRAPHS:
         of = encoded.load_photograph_files(name, data_dir)
         package, number = encoded.PACKAGE, version(encoded.PACKAGE)
-        weights, at_most = encoded.weights_digest(), encoded.WIDTH
+        weights, at_most = sha256(encoded.weights()).hexdigest(), encoded.WIDTH
         make: Callable[[], Any] = encoded.PhotographEncoder
     else:
         of = load_texts(name, data_dir, report)
@@ -96,9 +97,6 @@ def labelled_rows(data: Embedded, n_labels: int, draw: int) -> np.ndarray:
 
 # Methods
 
-Predict = Callable[..., np.ndarray]
-"""From a draw to the predicted classes of its test rows."""
-
 
 def embedding_classifier(draw: Draw) -> np.ndarray:
     labels = np.concatenate([draw.y, np.full(len(draw.X_unlabelled), -1)])
@@ -106,7 +104,7 @@ def embedding_classifier(draw: Draw) -> np.ndarray:
 
 
 ALPHAS, SCALES = (0.5, 0.8, 0.95, 0.99), (20.0, 40.0)
-METHODS: dict[str, Predict] = {
+METHODS: dict[str, Callable[[Draw], np.ndarray]] = {
     "EmbeddingClassifier": embedding_classifier,
     "logistic, C = 10": partial(rules.logistic, C=10.0),
     "logistic, C = 100": rules.logistic,

@@ -28,10 +28,7 @@ def load_scaled(options: argparse.Namespace) -> tuple[Dataset, np.ndarray]:
 
 @dataclass(frozen=True)
 class Bench:
-    """Images X, scaled, and what every run shares: the network, N, and the tasks of each run.
-
-    ``options`` is what the command was asked for: where to write, seeds, how rows are drawn.
-    """
+    """Images X, scaled, and what every run shares: the network, N, and the tasks of each run."""
 
     dataset: Dataset
     X: np.ndarray
@@ -62,9 +59,8 @@ class Bench:
 
         ``rows`` are these images in the shape that another network takes.
         """
-        rows, digest = (
-            (self.X_unlabelled, self.X_digest) if rows is None else (rows, data_digest(rows))
-        )
+        digest = self.X_digest if rows is None else data_digest(rows)
+        rows = self.X_unlabelled if rows is None else rows
         initializer.set_params(verbose=0 if self.options.quiet else 1)
         path = path_of(initializer, name, self.options.output / "theta0", digest)
         if not path.exists():
@@ -88,25 +84,16 @@ class Bench:
             "random_state": fit_seed(task, seed=self.options.seed),
             "versions": deciding_versions(),
         }
-        return {
-            "key": digest_of(identity),
-            "method": contender.name,
-            "run": task.run,
-            "task": task.index,
-            "values": list(task.values),
-            "n_labels": n,
-        }
+        of = {"run": task.run, "task": task.index, "values": list(task.values), "n_labels": n}
+        return {"key": digest_of(identity), "method": contender.name} | of
 
     def evaluate(
-        self,
-        contenders: Mapping[int, Sequence[Contender]],
-        title: str = "evaluating",
+        self, contenders: Mapping[int, Sequence[Contender]], title: str = "evaluating"
     ) -> list[dict[str, Any]]:
         """Test accuracy (0 to 1) of the contenders of each run on all its tasks at every N.
 
         A contender on a task is one ``cross_val_score`` whose ``cv`` has one (labelled rows, test
-        rows) pair for each N. A score goes into the log as soon as its call returns; what is there
-        already is not computed again.
+        rows) pair for each N. What the log has already is not computed again.
         """
         log = Log(self.options.output / "scores.jsonl")
         y_train, seed = self.dataset.y_train, self.options.seed

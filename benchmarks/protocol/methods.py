@@ -1,9 +1,8 @@
 """The rows of the tables that are networks, or classifiers on what a network has learned.
 
-A name reads ``init/network/pre-training``. ``fcn`` is 784-392-392-392-2 with ReLU, ``fcn+bn`` the
-same with batch normalization before each ReLU; ``ours`` is :class:`MMDInitializer` with the paper's
-objective, and ``scratch`` starts from random weights. From coherence the network is fine-tuned as
-the library does by default, from all others by the paper's protocol.
+A name reads ``init/network/pre-training``. ``fcn`` is 784-392-392-392-2 with ReLU; ``ours`` is
+:class:`MMDInitializer` with the paper's objective, and ``scratch`` starts from random weights. From
+coherence the network is fine-tuned as the library does by default, else by the paper's protocol.
 ``features+logistic`` is a logistic regression on features of coherence. ``convnet/...`` are the
 same on a small ConvNet.
 """
@@ -22,7 +21,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
 
-from protocol.networks import ConvNet, NormalizedPerceptron
+from protocol.networks import ConvNet
 from protocol.tasks import TRAIN_ROWS_PER_N, VALIDATION_ROWS_PER_N
 from protocol.theta0s import Pretrained, theta0_digest
 from sklearn_mmdinit import (
@@ -39,15 +38,10 @@ from sklearn_mmdinit import (
 # Names
 
 
-PRETRAININGS = {
-    "fcn": ("ours", "ours+coherence", "scratch"),
-    "fcn+bn": ("ours", "scratch"),
-}
 METHODS = tuple(
-    f"{init}/{network}/{name}"
+    f"{init}/fcn/{name}"
     for init in ("xavier", "he")
-    for network, names in PRETRAININGS.items()
-    for name in names
+    for name in ("ours", "ours+coherence", "scratch")
 )
 """Every perceptron: the paper's rows, and more of ours."""
 
@@ -55,8 +49,7 @@ SCRATCH = "xavier/fcn/scratch"
 FEATURES = "features+logistic"
 FEATURES_THETA0 = "xavier/fcn/ours+coherence"
 
-# The paper has no network with batch normalization that its own objective has learned.
-PAPER_METHODS = tuple(name for name in METHODS if not name.endswith(("+coherence", "fcn+bn/ours")))
+PAPER_METHODS = tuple(name for name in METHODS if not name.endswith("+coherence"))
 
 CONVNET_SCRATCH = "convnet/scratch"
 CONVNET_METHODS = ("convnet/ours", "convnet/ours+coherence", CONVNET_SCRATCH)
@@ -96,8 +89,13 @@ AUGMENTATIONS = {
 }
 """How images are changed along the walks of coherence: what their tasks do not mind."""
 
+IMAGES = Coherence(embedding=OrientedGradients(), augmentation=RandomAffine())
+"""The guide's recipe for images."""
 EMBEDDINGS = {"pixels": None, "gradients": OrientedGradients()}
 """Where coherence searches neighbours, and rivals that get the same."""
+
+KERNELS = {"sum": 1.0, "mean": 1.0 / 9.0}
+"""Name of a reading of the paper's nine kernels -> the weight of L_uni that is the same."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +112,7 @@ class NetworkSettings:
     device: str = "auto"
     coherent_epochs: int | None = None
     classes: int = 2
+    kernels: str = "sum"
     augmentation: str = "none"
     neighbors: str = "pixels"
     separation: float = 2.0
@@ -128,7 +127,7 @@ class NetworkSettings:
         own: dict[str, Any]
         if pretraining == "ours":
             own = {"max_iter": self.epochs, "n_perturbations": self.n_perturbations}
-            return MMDInitializer(**params, **own)
+            return MMDInitializer(**params, **own, uniformity_weight=KERNELS[self.kernels])
         coherence = Coherence(
             separation=self.separation,
             embedding=EMBEDDINGS[self.neighbors],
@@ -151,14 +150,9 @@ def _network(
         parameters |= {"width": CONVNET_WIDTH}
         params = {"module": ConvNet, **{f"module__{key}": v for key, v in parameters.items()}}
         return params, {"name": "convnet", "pretraining": name.rpartition("/")[2], **parameters}
-    init, network, pretraining = name.split("/")
-    normalized = network == "fcn+bn"
-    of_mlp: dict[str, Any] = {"init": init, "hidden_layer_sizes": settings.hidden_layer_sizes}
-    identity = of_mlp | {"batch_norm": normalized, "pretraining": pretraining}
-    if normalized:
-        named = {f"module__{key}": value for key, value in of_mlp.items()}
-        return {"module": NormalizedPerceptron, **named}, identity
-    return of_mlp, identity
+    init, _, pretraining = name.split("/")
+    params = {"init": init, "hidden_layer_sizes": settings.hidden_layer_sizes}
+    return params, params | {"pretraining": pretraining}
 
 
 def _classifier_of(params: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
@@ -197,11 +191,7 @@ FINE_TUNING |= {"batch_size": 50, "max_iter": 10}
 
 
 class LastRowsSplit:
-    """A splitter with one split: the last rows, 2 of every 12, validate and the rest train.
-
-    ``cross_val_score`` hands over the rows in the order in which the split lists them, so the
-    validation rows of a draw reach the classifier as the last ones.
-    """
+    """A splitter with one split: the last rows, 2 of every 12, validate and the rest train."""
 
     def split(
         self, X: Any, y: Any = None, groups: Any = None
@@ -216,14 +206,12 @@ class LastRowsSplit:
 class Contender:
     """Something to evaluate.
 
-    ``name`` is its row in the tables, ``X`` (n_train + n_test, ...) what it reads, the training
-    rows first; ``make(random_state)`` gives the unfitted estimator that is cross-validated, and
     ``identity`` is all that decides a score besides the task and the rows, as JSON can hold it.
     """
 
-    name: str
-    X: np.ndarray
-    make: Callable[[int], BaseEstimator]
+    name: str  # its row in the tables
+    X: np.ndarray  # what it reads (n_train + n_test, ...), the training rows first
+    make: Callable[[int], BaseEstimator]  # of a random_state the unfitted estimator
     identity: dict[str, Any]
 
 

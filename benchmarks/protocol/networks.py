@@ -1,29 +1,9 @@
-"""Networks that the package lacks: normalized perceptrons, a small ConvNet, a ResNet."""
+"""Networks that the package lacks: a small ConvNet, a ResNet."""
 
-from collections.abc import Sequence
-from functools import cache
-from itertools import chain, pairwise
+from itertools import pairwise
 
 import torch
 from torch import nn
-
-from sklearn_mmdinit import MLP
-
-
-class NormalizedPerceptron(nn.Sequential):
-    """An MLP of ReLU layers with batch normalization before each of them."""
-
-    def __init__(
-        self,
-        n_features: int,
-        hidden_layer_sizes: Sequence[int],
-        n_classes: int = 2,
-        init: str = "xavier",
-    ) -> None:
-        *hidden, last = MLP(n_features, hidden_layer_sizes, n_classes, init=init).linears
-        norms = map(nn.BatchNorm1d, hidden_layer_sizes)
-        layers = zip(hidden, norms, (nn.ReLU() for _ in hidden), strict=True)
-        super().__init__(*chain.from_iterable(layers), last)
 
 
 class ConvNet(nn.Module):
@@ -70,22 +50,10 @@ class Residual(nn.Module):
         return (x + self.inner(x)).relu()
 
 
-@cache
-def has_bfloat16(device: str) -> bool:
-    """Whether this type of device computes in bfloat16 fast."""
-    if device != "cpu":
-        return device == "cuda"
-    capabilities: dict[str, object] = getattr(
-        torch.cpu, "get_capabilities", dict
-    )()  # not in older versions
-    return bool(capabilities.get("avx512_bf16", False))
-
-
 class ResNetBody(nn.Sequential):
     """Features (n, 8 width) of images (n, 3, side, side) from 0 to 1, in bfloat16 where it is fast.
 
-    Four stages of ``width`` to 8 ``width`` channels: a convolution and a residual block each. The
-    first convolution has ``stride``, the others one of 2.
+    Four stages of ``width`` to 8 ``width`` channels, a convolution and a residual block each.
     """
 
     def __init__(self, width: int, stride: int = 1) -> None:
@@ -101,7 +69,9 @@ class ResNetBody(nn.Sequential):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         # About the mean and the standard deviation of photographs.
         x = ((x - 0.47) / 0.25).to(memory_format=torch.channels_last)
-        with torch.autocast(x.device.type, torch.bfloat16, enabled=has_bfloat16(x.device.type)):
+        kind = x.device.type
+        is_fast = kind == "cuda" or bool(torch.cpu.get_capabilities().get("avx512_bf16"))
+        with torch.autocast(kind, torch.bfloat16, enabled=is_fast):
             for stage in self:
                 x = stage(x)
         return x.float().mean(dim=(2, 3))

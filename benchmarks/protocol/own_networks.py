@@ -1,7 +1,4 @@
-"""Small networks as users bring them, for grey images of ten classes; their rivals' names.
-
-The networks are part of what is measured: do not tune them.
-"""
+"""Small networks as users bring them, for grey images of ten classes: do not tune them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,6 +17,7 @@ FRESH: dict[str, dict[str, Any]] = {
 """Parameters of the networks from fresh weights; by default a sixth of the labels validates."""
 IMAGES = "few images"
 """The task that has no network of its own."""
+AXIS = torch.arange(8.0) / 4 - 1
 
 
 class MeanOverPositions(nn.Module):
@@ -42,31 +40,18 @@ class Patches(nn.Module):
         return patches
 
 
-class Pixels(nn.Module):
-    """Pixels as a set: a grey value and two coordinates from -1 to 0.75 for each of the 64."""
+class WithPlaces(nn.Module):
+    """Pixels or rows of an image as a set, each with its place (n_places, 1 or 2)."""
 
     places: torch.Tensor
 
-    def __init__(self) -> None:
+    def __init__(self, places: torch.Tensor) -> None:
         super().__init__()
-        axis = torch.arange(8.0) / 4 - 1
-        self.register_buffer("places", torch.cartesian_prod(axis, axis))
+        self.register_buffer("places", places)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.cat([x.flatten(1)[..., None], self.places.expand(len(x), 64, 2)], dim=2)
-
-
-class Rows(nn.Module):
-    """Rows of an image as a set: eight pixels and the row's place, from -1 to 0.75."""
-
-    places: torch.Tensor
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("places", torch.arange(8.0)[:, None] / 4 - 1)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.cat([x[:, 0], self.places.expand(len(x), 8, 1)], dim=2)
+        parts = x.reshape(len(x), len(self.places), -1)
+        return torch.cat([parts, self.places.expand(len(x), -1, -1)], dim=2)
 
 
 class UNet(nn.Module):
@@ -139,11 +124,17 @@ NETWORKS: dict[str, Callable[[], nn.Module]] = {
     "ResNet, mean over pixels": lambda: _residual(nn.AdaptiveAvgPool2d(1), 1),
     "transformer, mean over patches": lambda: _transformer(Patches(32)),
     "set of pixels, mean over them": lambda: nn.Sequential(
-        *(Pixels(), nn.Linear(3, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU()),
+        *(
+            WithPlaces(torch.cartesian_prod(AXIS, AXIS)),
+            nn.Linear(3, 64),
+            nn.ReLU(),
+            nn.Linear(64, 64),
+            nn.ReLU(),
+        ),
         *(MeanOverPositions(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10)),
     ),
     "set of rows, mean over them": lambda: nn.Sequential(
-        *(Rows(), nn.Linear(9, 64), nn.GELU(), nn.Linear(64, 64), nn.GELU()),
+        *(WithPlaces(AXIS[:, None]), nn.Linear(9, 64), nn.GELU(), nn.Linear(64, 64), nn.GELU()),
         *(MeanOverPositions(), nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 10)),
     ),
     "U-Net": UNet,

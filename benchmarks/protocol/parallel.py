@@ -31,8 +31,7 @@ def results(
 ) -> Iterator[Any]:
     """Yield what a function of an importable module returns for each call, as the calls end.
 
-    ``jobs`` are counted as joblib does; one job is this process. Joblib maps large arrays into the
-    memory of every process.
+    ``jobs`` are counted as joblib does; one job is this process.
     """
     parallel = joblib.Parallel(jobs, return_as="generator_unordered", batch_size=1)
     return iter(parallel(joblib.delayed(_in_one_thread)(function, *args) for args in calls))

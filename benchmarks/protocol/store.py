@@ -58,8 +58,7 @@ def write_json(path: Path, value: dict[str, Any]) -> None:
 class Log:
     """Results as they come, one JSON object a line, looked up by their ``"key"``.
 
-    ``records`` has every whole one. A line that a killed process cut short is dropped on reading,
-    and its cell is done again.
+    A line that a killed process cut short is dropped on reading, and its cell is done again.
     """
 
     def __init__(self, path: Path) -> None:
@@ -102,6 +101,7 @@ def deciding_versions() -> dict[str, str]:
     return {name: number for name, number in versions().items() if name != "python"}
 
 
+DOCUMENTED = ast.Module, ast.ClassDef, ast.FunctionDef
 # Of the package's files, what learns no theta0.
 LEARNS_NOTHING = frozenset(
     {"__init__", "classifiers", "embedding_classifier", "fine_tuning", "warm_start"}
@@ -110,31 +110,25 @@ LEARNS_NOTHING = frozenset(
 
 @cache
 def code_digest(
-    package: Path = Path(sklearn_mmdinit.__file__).parent,
-    without: frozenset[str] = LEARNS_NOTHING,
+    package: Path = Path(sklearn_mmdinit.__file__).parent, without: frozenset[str] = LEARNS_NOTHING
 ) -> str:
-    """What stands for the code that learns a theta0, whatever its comments and docstrings say.
-
-    `without=frozenset()` adds the code of classifiers.
-    """
+    """What stands for the code that learns a theta0, whatever its comments and docstrings say."""
     parts = []
     for path in sorted(package.rglob("*.py")):
         if not without.isdisjoint(path.relative_to(package).with_suffix("").parts):
             continue
         tree = ast.parse(path.read_text(encoding="utf-8"))
         for node in ast.walk(tree):
-            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(
-                node
-            ):
+            if isinstance(node, DOCUMENTED) and ast.get_docstring(node):
                 del node.body[0]
         parts.append(ast.dump(tree))
     return digest_of(parts)
 
 
 @cache
-def commit(folder: Path = Path(__file__).parent) -> str | None:
-    """The commit that this file, or a folder, is of; None in a copy without its history."""
-    return _git("rev-parse", "HEAD", folder=folder)
+def commit() -> str | None:
+    """The commit that this file is of; None in a copy without its history."""
+    return _git("rev-parse", "HEAD")
 
 
 def hardware() -> dict[str, Any]:
@@ -150,8 +144,8 @@ def hardware() -> dict[str, Any]:
     }
 
 
-def _git(*arguments: str, folder: Path = Path(__file__).parent) -> str | None:
-    command = ["git", "-C", str(folder), *arguments]
+def _git(*arguments: str) -> str | None:
+    command = ["git", "-C", str(Path(__file__).parent), *arguments]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)
     except (OSError, subprocess.SubprocessError):

@@ -11,7 +11,7 @@ import numpy as np
 from protocol import command
 from protocol.diagnostics import dead_neuron_ratio, degenerate_softmax_ratio
 from protocol.evaluation import Bench, load_scaled
-from protocol.methods import NetworkSettings, initializer_of
+from protocol.methods import KERNELS, NetworkSettings, initializer_of
 from protocol.store import Log, commit, digest_of
 from protocol.tasks import diagnostics_seed
 from protocol.theta0s import fit_key, theta0_digest
@@ -28,6 +28,7 @@ PAPER |= {"perturbation_scale": PERTURBATION_SCALE}
 # Five epochs over 60,000 images in mini-batches of 32.
 PAPER_STEPS = 9375
 
+METHOD = "xavier/fcn/ours"
 FRESH: dict[str, Any] = {"max_iter": 0}
 """The change that leaves the weights as pre-training begins from them."""
 
@@ -74,10 +75,9 @@ class Appendix(Bench):
         A cell that is in the log of this name is not measured again.
         """
         log, keys, seed = Log(self.options.output / f"{name}.jsonl"), [], int(self.options.seed)
-        method = f"{self.options.init}/fcn/ours"
         for run, head, changes in cells:
             other = _other_than_paper(changes)
-            initializer: Any = initializer_of(method, self.network, random_state=self.seed_of(run))
+            initializer: Any = initializer_of(METHOD, self.network, random_state=self.seed_of(run))
             initializer.set_params(**other)
             keys.append(digest_of([fit_key(initializer, self.X_digest), N_BATCHES, seed]))
             if keys[-1] in log.records:
@@ -88,16 +88,16 @@ class Appendix(Bench):
                 initializer.fit(self.X[:BATCH_SIZE])
             else:
                 # With the paper's values where ``mnist_tasks.py`` keeps and finds it too.
-                named = [method, *(f"{key}={value:g}" for key, value in other.items())]
+                named = [METHOD, *(f"{key}={value:g}" for key, value in other.items())]
                 learned = self.learn(initializer, "_".join(named))
                 initializer, record["theta0"] = learned.initializer, learned.record()
             scale = changes.get("perturbation_scale", PERTURBATION_SCALE)
             ratios = measure_ratios(
                 initializer.theta0_, self.X, seed=seed, perturbation_scale=scale
             )
-            history = initializer.history_
+            history, share = initializer.history_, KERNELS[self.network.kernels]
             record |= ratios | {"steps": [window["step"] for window in history]}
-            record |= {"uniformity": [window["uniformity"] for window in history]}
+            record |= {"uniformity": [share * window["uniformity"] for window in history]}
             log.append(record | {"commit": commit()})
         records = [log.records[key] for key in keys]
         settings = {"rows": len(self.X), "passes": self.network.epochs, "n_batches": N_BATCHES}
@@ -122,7 +122,6 @@ def add_appendix_options(parser: argparse.ArgumentParser, n_perturbations: int) 
     add("--n-perturbations", type=two, default=K, metavar="K", help=networks)
     passes = "epochs of the pre-training; default: as many as make the paper's 9,375 steps"
     add("--epochs", type=command.positive, help=passes)
-    add("--init", choices=("xavier", "he"), default="xavier", help="fresh weights; default: xavier")
     command.add_network_options(parser)
 
 

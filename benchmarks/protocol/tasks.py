@@ -16,13 +16,7 @@ TRAIN_ROWS_PER_N = 10
 VALIDATION_ROWS_PER_N = 2
 
 # First entry of a spawn key. The numbers are part of the protocol: changing one redraws all.
-PURPOSES = {
-    "tasks": 0,
-    "rows": 1,
-    "fit": 2,
-    "diagnostics": 5,
-    "balanced_rows": 6,
-}
+PURPOSES = {"tasks": 0, "rows": 1, "fit": 2, "diagnostics": 5, "balanced_rows": 6}
 
 
 def seed_of(*parts: Any) -> int:
@@ -70,9 +64,8 @@ def random_tasks(n_classes: int, n_tasks: int, *, seed: int, run: int) -> list[T
 def draw_rows(y: np.ndarray, task: Task, n_labels: int, *, seed: int) -> np.ndarray:
     """Numbers of the labelled rows of a task among classes y (n,).
 
-    A binary task has 10 N rows to train on and then 2 N to validate with, for a splitter that cuts
-    off the end. Where the task keeps the classes apart they are exactly N of each class, and none
-    to validate with.
+    A binary task has 10 N rows to train on and then 2 N to validate with. Where the task keeps the
+    classes apart they are exactly N of each class, and none to validate with.
     """
     draw = _draw_uniformly if max(task.values) == 1 else _draw_of_each_class
     return draw(y, task, n_labels, seed)
@@ -91,8 +84,7 @@ def _draw_of_each_class(y: np.ndarray, task: Task, n_labels: int, seed: int) -> 
 def _draw_uniformly(y: np.ndarray, task: Task, n_labels: int, seed: int) -> np.ndarray:
     """10 N rows to train on and 2 N to validate with, given that both labels are trained on.
 
-    A draw whose training rows have one label is drawn again as a whole, so that nothing else is
-    tilted: no row is exchanged, no class is balanced. The validation rows may have one label.
+    A draw whose training rows have one label is drawn again as a whole: no class is balanced.
     """
     per_n = TRAIN_ROWS_PER_N + VALIDATION_ROWS_PER_N
     labels = task.apply(y)

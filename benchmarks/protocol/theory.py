@@ -18,9 +18,8 @@ def perturbation_std(
 ) -> np.ndarray:
     """Standard deviation (m,) of the perturbation of each parameter of a perceptron.
 
-    It is s / sqrt(n_in) for a weight and s / sqrt(n_out) for a bias (section 3.3 of the paper),
-    layer by layer, weights before biases. ``widths`` are those of the input, of the hidden layers
-    and of the logits.
+    It is s / sqrt(n_in) for a weight and s / sqrt(n_out) for a bias, layer by layer. ``widths`` are
+    those of the input, of the hidden layers and of the logits.
     """
     pieces = []
     for n_in, n_out in pairwise(widths):
@@ -87,11 +86,9 @@ def relu_jacobian_row_norms(weight: np.ndarray, pre_activations: np.ndarray) -> 
 def jacobian_row_norm_mean(n_in: int) -> float:
     r"""Mean norm of one layer's Jacobian row (Theorem 3, at finite width); its mean square is 1.
 
-    The squared norm is a sum of :math:`n_{in}` independent terms :math:`w^2 b` with He's weights
-    :math:`w \sim N(0, \sigma^2)`, :math:`\sigma^2 = 2 / n_{in}`, and :math:`b \sim
-    \mathrm{Bernoulli}(1/2)`. If N units are active, it is :math:`\sigma^2 \chi^2_N`, and the mean
-    of the norm is the binomial sum over N of :math:`\sigma \sqrt2\, \Gamma((N + 1)/2) /
-    \Gamma(N/2)`.
+    If N units are active, the squared norm is :math:`\sigma^2 \chi^2_N`, :math:`\sigma^2 = 2 /
+    n_{in}`, and the mean of the norm is the binomial sum over N of :math:`\sigma \sqrt2\,
+    \Gamma((N + 1)/2) / \Gamma(N/2)`.
     """
     n_active = np.arange(1, n_in + 1)
     norms = 2.0 * poch(n_active / 2.0, 0.5) / math.sqrt(n_in)  # poch is the ratio of Gammas

@@ -1,8 +1,7 @@
 """Learned theta0 kept on disk: learned once, reused by every later run.
 
 While one is learned its training is in a checkpoint beside it, from which the same command goes on
-after it was cut off. What is read back was written by these commands into their own output folder;
-like any pickle, do not put another's file there.
+after it was cut off. They are pickles: do not put another's file there.
 """
 
 import math
@@ -15,14 +14,7 @@ import joblib
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 
-from protocol.store import (
-    code_digest,
-    commit,
-    data_digest,
-    digest_of,
-    versions,
-    write_atomically,
-)
+from protocol.store import code_digest, commit, data_digest, digest_of, versions, write_atomically
 from sklearn_mmdinit import Theta0
 
 # Keys
@@ -66,8 +58,7 @@ def fit_key(initializer: BaseEstimator, X_digest: str) -> str:
 class Pretrained:
     """A fitted initializer, what stands for its theta0, and what it took.
 
-    ``seconds`` are those of ``fit``; None where it was cut off and went on, which no time can be
-    compared with. ``commit`` is the one that ended it.
+    ``seconds`` are those of ``fit``, None where it was cut off and went on.
     """
 
     initializer: Any
@@ -88,17 +79,13 @@ class Pretrained:
         }
 
 
-def _write(path: Path, learned: Pretrained) -> None:
-    write_atomically(path, lambda part: joblib.dump(learned, part))
-
-
 def path_of(initializer: BaseEstimator, name: str, folder: Path, X_digest: str) -> Path:
     """Its key is of the parameters, the data, the versions and the code; the name is for people."""
     key = digest_of([fit_key(initializer, X_digest), code_digest()])
     return folder / f"{name.replace('/', '-')}-{key}.pretrained"
 
 
-def learn(path: Path, initializer: BaseEstimator, X: np.ndarray) -> Pretrained:
+def learn(path: Path, initializer: Any, X: np.ndarray) -> Pretrained:
     """Fit an initializer, or go on with what an earlier run left at the path or beside it."""
     if path.exists():
         try:
@@ -106,14 +93,7 @@ def learn(path: Path, initializer: BaseEstimator, X: np.ndarray) -> Pretrained:
         except Exception as error:  # unpickling raises nearly anything
             message = f"{path} cannot be read ({error}); delete it and run again"
             raise RuntimeError(message) from error
-    learned = _fitted(initializer, X, path.with_suffix(".safetensors"))
-    _write(path, learned)
-    path.with_suffix(".safetensors").unlink(missing_ok=True)
-    return learned
-
-
-def _fitted(initializer: Any, X: np.ndarray, training: Path) -> Pretrained:
-    """An initializer fitted, with its training in a file until then; and what that took."""
+    training = path.with_suffix(".safetensors")
     training.parent.mkdir(parents=True, exist_ok=True)
     goes_on, fitted = training.exists(), clone(initializer)
     takes_checkpoint = "checkpoint" in fitted.get_params(deep=False)  # those of rivals have none
@@ -124,4 +104,7 @@ def _fitted(initializer: Any, X: np.ndarray, training: Path) -> Pretrained:
     seconds = None if goes_on else round(time.perf_counter() - start, 2)
     if takes_checkpoint:
         fitted.set_params(checkpoint=None)
-    return Pretrained(fitted, theta0_digest(fitted.theta0_), seconds, commit())
+    learned = Pretrained(fitted, theta0_digest(fitted.theta0_), seconds, commit())
+    write_atomically(path, lambda part: joblib.dump(learned, part))
+    training.unlink(missing_ok=True)
+    return learned

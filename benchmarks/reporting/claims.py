@@ -1,7 +1,6 @@
 """The first page of the report: each claim with its figures, taken from the files that hold them.
 
-A claim is an accuracy beside others. Intervals are over runs, each with a theta0 of its own, or
-over draws of the labels.
+Intervals are over runs, each with a theta0 of its own, or over draws of the labels.
 """
 
 from dataclasses import dataclass

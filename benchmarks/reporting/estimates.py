@@ -1,9 +1,8 @@
 """Means, spreads and paired differences of accuracies: pure functions of DataFrames.
 
-Scores come in wide, from :func:`by_task`: a row an (N, run, task), a column a method, accuracies in
-percent; missing where a method was not measured. Every std has the divisor n - 1, every interval is
-Student's at 95%. Pairs of one run share the learned theta0, so with one run an interval speaks of
-tasks and draws and not of another theta0.
+Scores come in wide, from :func:`by_task`: a row an (N, run, task), a column a method, in percent.
+Every std has the divisor n - 1, every interval is Student's at 95%. With one run, which has one
+theta0, an interval speaks of tasks and draws and not of another theta0.
 """
 
 from typing import NamedTuple

@@ -1,5 +1,6 @@
 """The README's table and picture: this package beside the best rival, on several kinds of data."""
 
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -13,23 +14,18 @@ from reporting.layout import Table, named_rows
 from reporting.results import Library
 
 PICTURE = "headline.png"
-COLUMNS = {
-    "fresh": "baseline",
-    "rival": "best other method",
-    "ours": "this package",
-}
+COLUMNS = {"fresh": "baseline", "rival": "best other method", "ours": "this package"}
 COLOURS = {"fresh": "#b0b0b0", "rival": "#6b6b6b", "ours": "#1f6fb4"}
+_claim = partial(Claim, "", "")
 KINDS = {
-    "handwritten digits, one label of each": Claim(
-        "", "", "mnist-ten-way-images.json", 1, FEATURES_THETA0),
-    "handwritten digits, the first ten labels": Claim(
-        "", "", FIRST_LABELS, 10, FIRST_CHOICE, RANDOM),
-    "digits divided into two classes, 60 labels": Claim(
-        "", "", "mnist-images.json", 5, FEATURES_THETA0),
-    "clothes divided into two classes, 60 labels": Claim(
-        "", "", "fashion-augmented.json", 5, FEATURES_THETA0),
-    "sentences, one label of each class": Claim(
-        "", "", SENTENCES, 1, EMBEDDING_LINE, "logistic, C = 100"),
+    "handwritten digits, one label of each":
+        _claim("mnist-ten-way-images.json", 1, FEATURES_THETA0),
+    "handwritten digits, the first ten labels": _claim(FIRST_LABELS, 10, FIRST_CHOICE, RANDOM),
+    "digits divided into two classes, 60 labels": _claim("mnist-images.json", 5, FEATURES_THETA0),
+    "clothes divided into two classes, 60 labels":
+        _claim("fashion-augmented.json", 5, FEATURES_THETA0),
+    "sentences, one label of each class":
+        _claim(SENTENCES, 1, EMBEDDING_LINE, "logistic, C = 100"),
 }  # fmt: skip
 """Kind of data -> the claim of the report that has the figures."""
 

@@ -1,7 +1,6 @@
 """What is made of several files: the report's appendices, and digests for pages by people.
 
-An appendix is a loop over ``runs.py`` by ``appendix.md.j2``: under each heading the tables that a
-run declares.
+An appendix is a loop over ``runs.py`` by ``appendix.md.j2``.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,12 +17,7 @@ from reporting.paper import figures_that_agree
 from reporting.results import Library, Results
 from reporting.study_tables import ratios_by_setting, scale_figures
 from reporting.tables import build_table
-from reporting.task_tables import (
-    FIGURES,
-    differences_table,
-    task_estimates,
-    wide_of,
-)
+from reporting.task_tables import FIGURES, differences_table, task_estimates, wide_of
 
 
 def commands(library: Library) -> Table:
@@ -94,10 +88,7 @@ def appendix(library: Library, page: runs.Appendix) -> str:
     environment = template_environment()
     environment.filters["markdown"] = as_markdown
     text = environment.get_template("appendix.md.j2").render(
-        page=page,
-        library=library,
-        runs=runs,
-        tables_of=tables_of,
+        page=page, library=library, runs=runs, tables_of=tables_of
     )
     # Where a block is left out, no gap stands.
     blocks = [block.strip("\n") for block in text.split("\n\n")]

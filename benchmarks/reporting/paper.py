@@ -4,8 +4,8 @@
 "degenerate_softmax" and "dead_neurons" (%) are its appendix's, over 128 mini-batches of one theta0,
 and "scale_and_weight" the one by which it chooses s and lambda, over four runs.
 
-Over runs ours agrees where the difference of the means lies in its own 95% interval; over
-mini-batches of a single theta0 where it is less than two of the paper's standard deviations.
+Over runs ours agrees where the difference of the means lies in its own 95% interval, over
+mini-batches where it is less than two of the paper's standard deviations.
 """
 
 import json

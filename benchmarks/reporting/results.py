@@ -20,10 +20,7 @@ SCORE = ["method", "run", "n_labels", "task", "accuracy"]
 
 @dataclass(frozen=True, eq=False)
 class Library:
-    """A folder with files of results, and notes that a person wrote.
-
-    What is made of several files is made once for each library, whose files do not change.
-    """
+    """A folder with files of results, which do not change, and notes that a person wrote."""
 
     folder: Path
 

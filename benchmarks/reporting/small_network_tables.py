@@ -46,9 +46,7 @@ def _compared(
 ) -> tuple[Table, list[float]]:
     """A row a record whose task is not left out, and its gains over fresh weights."""
     rows, gained = [], []
-    for record in results["records"]:
-        if record["task"] in without:
-            continue
+    for record in (each for each in results["records"] if each["task"] not in without):
         draws = pd.DataFrame(record["accuracies"])[[LEARNED, *FRESH]]
         difference = draws[LEARNED] - draws[draws[[*FRESH]].mean().idxmax()]
         gained.append(difference.mean())
@@ -65,15 +63,13 @@ def _compared(
 def _images(results: Results) -> Table:
     """A row a method."""
     rows = []
-    for record in results["records"]:
-        if record["task"] != IMAGES:
-            continue
-        draws = pd.DataFrame(record["accuracies"])
+    for record in (each for each in results["records"] if each["task"] == IMAGES):
+        draws, seconds = pd.DataFrame(record["accuracies"]), f"{record['seconds']:.0f}"
         for method in draws:
             accuracy = mean_and_std(draws[method].mean(), draws[method].std())
-            above = "-" if method == LEARNED else _gain(draws[LEARNED] - draws[method])
-            seconds = f"{record['seconds']:.0f}" if method == LEARNED else "-"
-            rows.append([method, accuracy, above, seconds])
+            above = _gain(draws[LEARNED] - draws[method])
+            is_ours = method == LEARNED
+            rows.append([method, accuracy, *(("-", seconds) if is_ours else (above, "-"))])
     title = f"{_title(results, IMAGES, 'on the test images')}; seconds to learn the weights"
     head = ["method", "accuracy", f"{LEARNED} minus it", "seconds"]
     return Table(title, pd.DataFrame(rows, columns=head))

@@ -1,7 +1,4 @@
-"""Tables of the paper's appendix: degenerate softmax, dead neurons, the theorems.
-
-The paper's figures stand there only for its own data and network.
-"""
+"""Tables of the paper's appendix: degenerate softmax, dead neurons, the theorems."""
 
 from collections.abc import Callable
 from typing import Any

@@ -2,7 +2,6 @@
 
 import argparse
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,22 +11,11 @@ from reporting.layout import Table
 from reporting.results import Results
 from reporting.small_network_tables import SMALL_NETWORK_TABLES
 from reporting.study_tables import STUDY_TABLES
-from reporting.task_tables import (
-    TITLES,
-    above_rivals_table,
-    against_table,
-    gain_table,
-    self_supervised_table,
-    task_table,
-)
+from reporting.task_tables import TASK_TABLES
 from reporting.time_tables import TIME_TABLES
 
 TABLES: dict[str, Callable[[Results], Table]] = {
-    **{kind: partial(task_table, kind) for kind in TITLES},
-    "gain": gain_table,
-    "against": against_table,
-    "self_supervised": self_supervised_table,
-    "above_rivals": above_rivals_table,
+    **TASK_TABLES,
     **STUDY_TABLES,
     **TIME_TABLES,
     **FEW_LABEL_TABLES,
@@ -35,8 +23,7 @@ TABLES: dict[str, Callable[[Results], Table]] = {
 }
 """From what a command writes to a table of it."""
 
-# Options that change no figure.
-IDLE_OPTIONS = {"output", "data_dir", "quiet", "jobs"}
+IDLE_OPTIONS = {"output", "data_dir", "quiet", "jobs"}  # they change no figure
 
 
 def build_table(kind: str, results: Results) -> Table:
@@ -53,12 +40,8 @@ def text_of(results: Results, kinds: Sequence[str]) -> str:
 
 
 def _deciding(options: dict[str, Any]) -> dict[str, Any]:
-    """The options that figures depend on, as JSON can hold them."""
-    return {
-        name: str(value) if isinstance(value, Path) else value
-        for name, value in options.items()
-        if name not in IDLE_OPTIONS
-    }
+    """The options that figures depend on; none of them is a path."""
+    return {name: value for name, value in options.items() if name not in IDLE_OPTIONS}
 
 
 def publish(

@@ -5,7 +5,8 @@ A difference is that of two methods on the same labelled images: the mean over a
 highest mean at that N on these very tasks in the same file; it is chosen after the fact.
 """
 
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from typing import Any
 
 import pandas as pd
@@ -176,6 +177,16 @@ def above_rivals_table(results: Results) -> Table:
     )
     differences = {name: wide[ours] - wide[name] for name in others}
     return named_rows(title, _gain_texts(differences), "method")
+
+
+TASK_TABLES: dict[str, Callable[[Results], Table]] = {
+    **{kind: partial(task_table, kind) for kind in TITLES},
+    "gain": gain_table,
+    "against": against_table,
+    "self_supervised": self_supervised_table,
+    "above_rivals": above_rivals_table,
+}
+"""From the results of a command to a table of them, by kind."""
 
 
 # Every row there is, whichever file it is in

@@ -47,8 +47,7 @@ def _fits_against(results: Results) -> Table:
     return Table(title, pd.DataFrame(rows, columns=head))
 
 
-SPEED_KINDS = ("step", "memory", "coherent_fits")
-"""Those of ``speed.py``, each made of the results' entry of its name."""
+SPEED_KINDS = ("step", "memory", "coherent_fits")  # each of the results' entry of its name
 
 TIME_TABLES: dict[str, Callable[..., Table]] = {
     **{kind: partial(_written, kind) for kind in SPEED_KINDS},

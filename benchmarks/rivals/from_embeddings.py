@@ -1,8 +1,7 @@
 """What people use with few labels of embedded texts: rules that predict the classes of test rows.
 
-Each function takes a draw and returns the predicted numbers of classes. No rule sees a test row
-before it predicts. With so few labels nothing can be tuned, so that every parameter is fixed, and
-rules that depend on one are there with several values of it.
+No rule sees a test row before it predicts. With so few labels nothing can be tuned: every parameter
+is fixed, and rules that depend on one are there with several values of it.
 """
 
 from dataclasses import dataclass
@@ -14,12 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import normalize
 from sklearn.semi_supervised import SelfTrainingClassifier
 
-from rivals.wrappers import (
-    nearest_rows,
-    normalized_graph,
-    spread_labels,
-    symmetric_graph,
-)
+from rivals.wrappers import nearest_rows, normalized_graph, spread_labels, symmetric_graph
 
 N_NEIGHBORS = 10
 N_ROUNDS = 40

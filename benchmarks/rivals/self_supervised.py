@@ -1,9 +1,8 @@
 """What others learn from positive pairs, by scikit-learn's interface: NT-Xent and VICReg.
 
 A. Bardes, J. Ponce and Y. LeCun, "VICReg: Variance-Invariance-Covariance Regularization for
-Self-Supervised Learning", ICLR 2022. With the pairs of walks on a graph NT-Xent has the idea of
-D. Dwibedi et al., "With a Little Help from My Friends: Nearest-Neighbor Contrastive Learning of
-Visual Representations", ICCV 2021.
+Self-Supervised Learning", ICLR 2022. On walks NT-Xent is like D. Dwibedi et al., "With a Little
+Help from My Friends: Nearest-Neighbor Contrastive Learning of Visual Representations", ICCV 2021.
 """
 
 from collections.abc import Iterator
@@ -51,8 +50,8 @@ LOSSES = {"NT-Xent": (nt_xent, 128), "VICReg": (vicreg, 392)}
 class PairLearner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Learns a perceptron and a head of two layers from the pairs that a coherence draws.
 
-    Rows, their order, walks and augmentation in each step are those of an MMDInitializer with this
-    coherence and seed. Features are what the head reads, of unit norm.
+    Pairs are those of an MMDInitializer with this coherence and seed. Features are what the head
+    reads, of unit norm.
     """
 
     coherence: Any

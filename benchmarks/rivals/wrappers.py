@@ -14,12 +14,11 @@ class GraphLabelSpreading(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Label spreading (Zhou et al., 2004) on a nearest-neighbour graph that was made before.
 
     scikit-learn's own :class:`LabelSpreading` searches the neighbours of all 60,000 rows again in
-    every fit; otherwise this is the same. ``spread`` is S of :func:`normalized_graph` over the
-    training rows, ``neighbors`` (n_rows, k) are the nearest of them of all rows.
+    every fit; otherwise this is the same.
     """
 
-    spread: csr_array
-    neighbors: np.ndarray
+    spread: csr_array  # S of normalized_graph over the training rows
+    neighbors: np.ndarray  # (n_rows, k): of all rows the nearest training rows
     alpha: float = 0.99
     n_iter: int = 100
 

@@ -33,7 +33,7 @@ def test_every_run_says_what_to_do_and_has_its_file():
     for run in RUNS:
         assert (report.RESULTS.parent / run.command.split()[0]).is_file()
         assert not run.beside or run.beside in RUN_OF
-    assert len({run.title for run in RUNS}) == len(RUNS)
+    assert all(bool(run.section) == bool(run.title) for run in RUNS)
     assert len(RUN_OF) == len(RUNS)
     assert {path.name for path in report.RESULTS.glob("*.json")} == {*RUN_OF}
 

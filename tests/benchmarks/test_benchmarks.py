@@ -106,7 +106,7 @@ def test_the_presets():
     assert _plan("--classes", "10", "--tasks", "3").tasks == 3
     assert _plan("--coherent-epochs", "7", "--dataset", "digits").coherent_epochs == 7
     assert _plan("--network", "convnet").methods == CONVNET_NAMES
-    ways = {"augmentation": "clothes", "neighbors": "gradients"}
+    ways = {"augmentation": "clothes", "neighbors": "gradients", "kernels": "mean"}
     options = [f"--{name}={value}" for name, value in ways.items()]
     settings = NetworkSettings.of(_plan(*options, "--separation=4"))
     assert vars(settings).items() >= {**ways, "separation": 4.0}.items()
