@@ -49,8 +49,9 @@ def select_rivals(patterns: Sequence[str], *, gradients: bool) -> list[str]:
 
 def scratch_of(method: str) -> str | None:
     """The network from scratch that a row is paired with (scratch with itself), if it is one."""
-    of, _, name = method.rpartition("/")
-    return None if of in ("", "rival") or name == methods.FEATURES else f"{of}/scratch"
+    if method in (*methods.METHODS, *methods.CONVNET_METHODS):
+        return f"{method.rpartition('/')[0]}/scratch"
+    return None
 
 
 # Values

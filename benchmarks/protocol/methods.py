@@ -1,8 +1,9 @@
 """The rows of the tables that are networks, or classifiers on what a network has learned.
 
-A name reads ``init/network/pre-training``. ``fcn`` is 784-392-392-392-2 with ReLU; ``ours`` is
-:class:`MMDInitializer` with the paper's objective, and ``scratch`` starts from random weights. From
-coherence the network is fine-tuned as the library does by default, else by the paper's protocol.
+A name reads ``init/network/pre-training``. ``fcn`` is 784-392-392-392-2 with ReLU, ``fcn+bn`` the
+same with batch normalization before each ReLU; ``ours`` is :class:`MMDInitializer` with the paper's
+objective, ``rlabel`` random labels in its place, and ``scratch`` none. From coherence the network
+is fine-tuned as the library does by default, from all others by the paper's protocol.
 ``features+logistic`` is a logistic regression on features of coherence. ``convnet/...`` are the
 same on a small ConvNet.
 """
@@ -21,9 +22,10 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
 
-from protocol.networks import ConvNet
+from protocol.networks import ConvNet, NormalizedPerceptron
 from protocol.tasks import TRAIN_ROWS_PER_N, VALIDATION_ROWS_PER_N
 from protocol.theta0s import Pretrained, theta0_digest
+from rivals.random_labels import RandomLabels
 from sklearn_mmdinit import (
     MLP,
     Coherence,
@@ -38,10 +40,15 @@ from sklearn_mmdinit import (
 # Names
 
 
+PRETRAININGS = {
+    "fcn": ("ours", "ours+coherence", "scratch", "rlabel"),
+    "fcn+bn": ("ours", "scratch", "rlabel"),
+}
 METHODS = tuple(
-    f"{init}/fcn/{name}"
+    f"{init}/{network}/{name}"
     for init in ("xavier", "he")
-    for name in ("ours", "ours+coherence", "scratch")
+    for network, names in PRETRAININGS.items()
+    for name in names
 )
 """Every perceptron: the paper's rows, and more of ours."""
 
@@ -49,7 +56,8 @@ SCRATCH = "xavier/fcn/scratch"
 FEATURES = "features+logistic"
 FEATURES_THETA0 = "xavier/fcn/ours+coherence"
 
-PAPER_METHODS = tuple(name for name in METHODS if not name.endswith("+coherence"))
+# The paper has no network with batch normalization that its own objective has learned.
+PAPER_METHODS = tuple(name for name in METHODS if not name.endswith(("+coherence", "fcn+bn/ours")))
 
 CONVNET_SCRATCH = "convnet/scratch"
 CONVNET_METHODS = ("convnet/ours", "convnet/ours+coherence", CONVNET_SCRATCH)
@@ -124,7 +132,9 @@ class NetworkSettings:
         return cls(**given | {"hidden_layer_sizes": tuple(options.hidden_layer_sizes)})
 
     def initializer(self, pretraining: str, **params: Any) -> BaseEstimator:
-        own: dict[str, Any]
+        if pretraining == "rlabel":
+            own = {name.removeprefix("module__"): value for name, value in params.items()}
+            return RandomLabels(**own, max_iter=self.epochs)
         if pretraining == "ours":
             own = {"max_iter": self.epochs, "n_perturbations": self.n_perturbations}
             return MMDInitializer(**params, **own, uniformity_weight=KERNELS[self.kernels])
@@ -150,9 +160,14 @@ def _network(
         parameters |= {"width": CONVNET_WIDTH}
         params = {"module": ConvNet, **{f"module__{key}": v for key, v in parameters.items()}}
         return params, {"name": "convnet", "pretraining": name.rpartition("/")[2], **parameters}
-    init, _, pretraining = name.split("/")
-    params = {"init": init, "hidden_layer_sizes": settings.hidden_layer_sizes}
-    return params, params | {"pretraining": pretraining}
+    init, network, pretraining = name.split("/")
+    normalized = network == "fcn+bn"
+    params: dict[str, Any] = {"init": init, "hidden_layer_sizes": settings.hidden_layer_sizes}
+    identity = params | {"batch_norm": normalized, "pretraining": pretraining}
+    if normalized:
+        named = {f"module__{key}": value for key, value in params.items()}
+        return {"module": NormalizedPerceptron, **named}, identity
+    return params, identity
 
 
 def _classifier_of(params: dict[str, Any]) -> tuple[Any, dict[str, Any]]:

@@ -1,9 +1,28 @@
-"""Networks that the package lacks: a small ConvNet, a ResNet."""
+"""Networks that the package lacks: normalized perceptrons, a small ConvNet, a ResNet."""
 
-from itertools import pairwise
+from collections.abc import Sequence
+from itertools import chain, pairwise
 
 import torch
 from torch import nn
+
+from sklearn_mmdinit import MLP
+
+
+class NormalizedPerceptron(nn.Sequential):
+    """An MLP of ReLU layers with batch normalization before each of them."""
+
+    def __init__(
+        self,
+        n_features: int,
+        hidden_layer_sizes: Sequence[int],
+        n_classes: int = 2,
+        init: str = "xavier",
+    ) -> None:
+        *hidden, last = MLP(n_features, hidden_layer_sizes, n_classes, init=init).linears
+        norms = map(nn.BatchNorm1d, hidden_layer_sizes)
+        layers = zip(hidden, norms, (nn.ReLU() for _ in hidden), strict=True)
+        super().__init__(*chain.from_iterable(layers), last)
 
 
 class ConvNet(nn.Module):

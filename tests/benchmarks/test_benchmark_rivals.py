@@ -2,27 +2,52 @@
 
 import argparse
 import json
+import math
 
 import numpy as np
 import pytest
+import torch
 from sklearn.semi_supervised import LabelSpreading
 
 from data.datasets import Dataset, load_digits_dataset, standardize
 from protocol import contenders, methods
 from protocol.evaluation import Bench
+from protocol.networks import NormalizedPerceptron
 from protocol.tasks import random_tasks
+from rivals.random_labels import RandomLabels
 from rivals.wrappers import (
     GraphLabelSpreading,
     nearest_rows,
     normalized_graph,
     symmetric_graph,
 )
+from sklearn_mmdinit.theta0 import put_arrays_
 
 
 @pytest.fixture(scope="module")
 def digits():
     """The training images of the small digits, scaled."""
     return standardize(load_digits_dataset())[0][:600]
+
+
+# Random labels
+
+
+def test_random_labels_teach_no_more_than_that_any_is_as_probable(digits):
+    own = {"batch_size": 32, "learning_rate_init": 1e-2, "max_iter": 6}
+    own |= {"n_classes": 3, "module": NormalizedPerceptron}
+    init = RandomLabels((24, 12), window=4, **own).fit(digits)
+    module = NormalizedPerceptron(64, (24, 12), 3)
+    put_arrays_(module, init.theta0_.arrays)
+    with torch.no_grad():
+        proba = module(torch.from_numpy(digits[:64])).softmax(1)
+    # The best window is one of luck: its labels can be told by chance alone.
+    assert 0.9 * math.log(3) < init.best_loss_ < 1.2 * math.log(3)
+    assert float(proba.mean(0).std()) < 0.2
+    fresh = RandomLabels((24, 12), window=999, **own).fit(digits)
+    first, same = (start.theta0_.arrays["0.weight"] for start in (init, fresh))
+    assert not np.array_equal(first, same), "no window has ended"
+    assert fresh.best_loss_ == math.inf
 
 
 # Label spreading

@@ -9,6 +9,7 @@ from sklearn.preprocessing import normalize
 from data.datasets import load_digits_dataset, standardize
 from nets import assert_same_arrays
 from protocol import methods
+from protocol.networks import NormalizedPerceptron
 from protocol.tasks import Task, draw_rows, fit_seed, random_tasks, tasks_of_runs
 from protocol.theta0s import Pretrained, theta0_digest
 from sklearn_mmdinit import Coherence, MMDInitializer
@@ -105,8 +106,7 @@ def test_tasks_of_runs_that_cannot_be_had_are_refused(n_labels, n_tasks, more, m
 def test_each_option_changes_the_pre_training_that_it_is_for_and_no_other():
     coherent = {"augmentation": "digits", "neighbors": "gradients", "separation": 4.0}
     changes = {option: (value, "+coherence") for option, value in coherent.items()}
-    changes |= {"coherent_epochs": (3, "+coherence")}
-    changes |= {"kernels": ("mean", "/ours")}
+    changes |= {"coherent_epochs": (3, "+coherence"), "kernels": ("mean", "/ours")}
     changes |= {"n_perturbations": (9, "/ours"), "classes": (10, "")}
     for name in {methods.theta0_of(name) for names in methods.NAMES_OF.values() for name in names}:
         if methods.initializer_of(name, methods.NetworkSettings()) is None:
@@ -120,15 +120,10 @@ def test_each_option_changes_the_pre_training_that_it_is_for_and_no_other():
 
 def test_pre_trainings_are_those_that_their_names_say():
     settings = methods.NetworkSettings((4,), epochs=7, n_perturbations=9, classes=3, kernels="mean")
-    own = {
-        "uniformity_weight": 1 / 9,
-        "n_classes": 3,
-        "max_iter": 7,
-        "n_perturbations": 9,
-        "random_state": 0,
-    }
-    ours = MMDInitializer((4,), init="he", **own)
-    assert repr(methods.initializer_of("he/fcn/ours", settings)) == repr(ours)
+    own = {"module__init": "he", "module__hidden_layer_sizes": (4,), "uniformity_weight": 1 / 9}
+    own |= {"n_classes": 3, "max_iter": 7, "n_perturbations": 9, "random_state": 0}
+    ours = MMDInitializer(module=NormalizedPerceptron, **own)
+    assert repr(methods.initializer_of("he/fcn+bn/ours", settings)) == repr(ours)
     term = Coherence(separation=2.0)
     coherent = MMDInitializer((4,), n_classes=3, coherence=term, max_iter="auto", random_state=0)
     assert repr(methods.initializer_of(methods.FEATURES_THETA0, settings)) == repr(coherent)
@@ -193,7 +188,7 @@ def test_the_identity_of_a_score_has_not_changed():
         methods.SCRATCH, methods.NetworkSettings(), np.zeros((2, 2))
     )
     sizes = {"hidden_layer_sizes": (392, 392, 392)}
-    network = {"init": "xavier", "pretraining": "scratch", **sizes}
+    network = {"init": "xavier", "batch_norm": False, "pretraining": "scratch", **sizes}
     rates = {"learning_rate_init": 1e-3, "batch_size": 50, "max_iter": 10}
     fine_tuning = {"optimizer": "adam", **rates}
     identity = {"network": network, "fine_tuning": fine_tuning, "theta0": None}

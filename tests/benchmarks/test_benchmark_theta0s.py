@@ -38,7 +38,7 @@ def _learn(initializer, folder):
 
 def test_an_interrupted_pre_training_goes_on_to_the_same_theta0(tmp_path, monkeypatch):
     monkeypatch.setattr("sklearn_mmdinit.training.config.Config.window", 2)
-    initializer = _tiny("he/fcn/ours")
+    initializer = _tiny("he/fcn+bn/ours")
     whole = clone(initializer).fit(X)
     n_steps = whole.history_[-1]["step"]
     with pytest.raises(KeyboardInterrupt), interrupted_at(n_steps // 2 + 1):
@@ -71,7 +71,7 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path):
 
 def test_each_pre_training_is_found_under_its_method_and_run(tmp_path):
     for seed in (0, 1):
-        for name in ("xavier/fcn/ours", "he/fcn/ours"):
+        for name in ("xavier/fcn/ours", "he/fcn+bn/rlabel"):
             initializer = _tiny(name, random_state=seed).set_params(verbose=0)  # as commands do
             learned, again = (_learn(clone(initializer), tmp_path) for _ in range(2))
             assert_same_arrays(learned.initializer.theta0_, clone(initializer).fit(X).theta0_)
