@@ -158,7 +158,13 @@ table(
     *numbers("learning_rate_init perturbation_scale", NAN, INF, -1, 0),
     ("detachment_weight", (0,), ValueError, "_weight", dict.fromkeys(WEIGHTS.split(), 0)),
     ("hidden_layer_sizes", SIZES, ValueError),
-    ("hidden_layer_sizes", ((),), ValueError, "needs a hidden layer", {"coherence": "auto"}),
+    (
+        "hidden_layer_sizes",
+        ((),),
+        ValueError,
+        "needs a trainable layer before",
+        {"coherence": "auto"},
+    ),
     ("activation init", NOT_CHOICES, ValueError),
     ("device", NOT_CHOICES, OF_TORCH, "device"),
     ("coherence", (3, "x", [1]), EITHER),
@@ -314,8 +320,8 @@ SHARED, NORMED = nn.Linear(4, 4), nn.utils.parametrizations.weight_norm(nn.Linea
 NOT_TO_PROBE = (nn.Tanh(), nn.Sequential(SHARED, SHARED), nn.Sequential(nn.ReLU(), NORMED))
 table(
     mm.linear_probe_,
-    ("y", ([0, 1, 3, 1],), ValueError, r"0 to 2, one for each logit, got \[0, 1, 3\]; sklearn's"),
-    ("y", ([1] * 4, [*"abaa"]), ValueError, "at least two of the whole numbers"),
+    ("y", ([0, 1, 3, 1],), ValueError, r"from 0 to 2, .*got \[0, 1, 3\] of int64; sklearn's"),
+    ("y", ([1] * 4, [*"abaa"]), ValueError, "at least two different ones"),
     ("module", NOT_TO_PROBE, ValueError, "neither shared, frozen nor parametrised"),
     **{"module": nn.Sequential(nn.ReLU(), nn.Linear(4, 3)), "X": torch.eye(4), "y": [0, 1, 0, 1]},
 )

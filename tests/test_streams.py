@@ -372,7 +372,7 @@ REFUSED = [
     (Stream(None), {"max_iter": -1}, ValueError, "max_iter"),  # and not after a long reading
     (DataLoader(IMAGES, 16), {"coherence": RING}, ValueError, "pass its Dataset"),
     (NESTED, PAIRS, TypeError, r"must give \(a, b, ...\).*got \[\['torch.float32 \[1, 1, 8, 8\]"),
-    (OF_TWO_SIZES, PAIRS, TypeError, r"alike, got .*\[16, 1, 8, 8\].*\[16, 1, 8, 7\]"),
+    (OF_TWO_SIZES, PAIRS, TypeError, r"dtype, got .*\[16, 1, 8, 8\].*\[16, 1, 8, 7\]"),
     (DataLoader(IMAGES, 16), PAIRS, TypeError, r"\(a, b, ...\).*got torch.float32 \[16, 1"),
     (DataLoader(TWO, 16), {"views": 3}, ValueError, "views must be 1 or 2, got 3"),
     (DataLoader(TWO, 16), {"views": 2}, ValueError, "coherence='auto'"),

@@ -151,7 +151,10 @@ def _first_label_gains(results: Results) -> Table:
         needed = labels_at_random(curve, means[FIRST_CHOICE])
         rows.append([name, str(n), *accuracies, needed, f"{text[best]} ({best})"])
     head = ["data set", "labels", RANDOM, FIRST_CHOICE, "difference"]
-    head += ["labels that random choice needs", "difference from the best of the rest"]
+    head += [
+        "labels that random choice needs",
+        "difference from the best other choice on these features",
+    ]
     title = (
         f"Accuracy (%) of `{FIRST_CHOICE}` and random choice, and differences in points with 95% "
         "intervals over the seeds"
