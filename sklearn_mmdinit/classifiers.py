@@ -484,8 +484,7 @@ class MLPClassifier(NetClassifier):
     See Also
     --------
     MMDInitializer : Pre-trains on unlabelled data.
-    NetClassifier : The same with any module. ``NetClassifier(MLP, module__init="he")`` has other
-        random weights.
+    NetClassifier : The same with any module.
 
     References
     ----------

@@ -46,8 +46,8 @@ class Coherence(BaseEstimator):
     .. math:: L_{coh} = 1 - E_i [C_{i i^+}] + \rho \, E_{i \not\sim j} [C_{ij}^2].
 
     This is the spectral contrastive loss [1]_ on nearly non-negative features [2]_. It is not part
-    of Lee & Cho (2023), the paper that :class:`MMDInitializer` follows; their terms can be added by
-    their weights.
+    of Lee & Cho (2023), the paper that :class:`MMDInitializer` follows; their
+    terms are added if their weights are set above 0.
 
     Parameters
     ----------
@@ -104,7 +104,8 @@ class Coherence(BaseEstimator):
     -----
     Training minimises 16 L_coh plus 0.4 times a penalty that keeps the variance of the activations
     near 1, and the paper's terms by their weights. In ``history_`` "loss" is this sum and
-    "coherence" L_coh. The two views of a DataLoader are pairs by ``mmd_init_(views=2)``.
+    "coherence" L_coh. ``mmd_init_(views=2)`` takes the two views of a DataLoader
+    as pairs.
 
     Do not choose these parameters by ``MMDInitializer.score``. It is minus the loss, and they
     change what the loss is: scores of different values cannot be compared. Choose them by the
@@ -224,9 +225,9 @@ def check_augmentation(
     pairs = augmented(augmentation, as_examples(rows).to(device), 0, 0)
     if not has_graph(coherence) and torch.equal(*pairs.chunk(2)):
         raise ValueError(
-            f"augmentation={shortened(repr(augmentation))} changes both rows of a pair alike, and "
-            "with n_neighbors=0 they are one row: draw at random in each call, as RandomView() "
-            "does, leave a module in training mode, or leave n_neighbors out, also with views=2"
+            "with n_neighbors=0 a pair is one row twice, which augmentation="
+            f"{shortened(repr(augmentation))} does not make different: draw at random in each "
+            "call, as RandomView() does, in training mode, or leave n_neighbors out, as for views=2"
         )
 
 

@@ -92,8 +92,8 @@ class EmbeddingClassifier(ClassifierMixin, BaseEstimator):
     share of the labels. EM estimates the class shares with which :math:`q_c` fits all examples
     [3]_; :math:`s_c` is the logarithm of the estimated share over the share of the labels, times
     1 - 1 / k, where k is the number of labels of class c. The term with :math:`r_c` favours diverse
-    classes for examples that are far from every mean, with b = 1 - 1 / k for the class with the
-    fewest labels; the term with :math:`n_c` keeps large classes from growing.
+    classes for examples that are far from every mean, with b = 1 - 1 / k for the smallest k of all
+    classes; the term with :math:`n_c` keeps large classes from growing.
 
     Label spreading has ten neighbours, and is left out if no more than ten examples differ.
 

@@ -95,8 +95,8 @@ class MMDInitializer(
         Epochs over X. "auto" without coherence: 5. "auto" with coherence: the learning rate is
         constant until the coherence loss, L_coh, stops falling, and for as many steps again if
         L_coh is then at most 0.5. The rate then decays over the last third of the training. The
-        training has n_samples / 20 steps or more, but 225 at least and 3,000 at most. Fewer steps
-        may give weights that are worse than random ones.
+        training has n_samples / 20 steps or more, but 225 at least and 3,000 at most. A
+        smaller ``max_iter`` of your own may give weights that are worse than random ones.
     random_state : int, RandomState instance or None, default=None
         Seed of random weights, the order of examples, walks, augmentations, perturbations and
         uniform samples.
@@ -146,7 +146,8 @@ class MMDInitializer(
     batch_size : int or "auto", default="auto"
         Mini-batch size for the paper's three terms. "auto": 32, with coherence 8. If their weights
         are 0, as by default with coherence, it has no effect: set ``Coherence(batch_size=...)``,
-        the number of pairs a step. It is capped at n_samples, with coherence at those pairs.
+        the number of pairs a step. Otherwise it is capped at n_samples, with
+        coherence at that number.
     init : {"xavier", "he"}, default="xavier"
         Random weights at which training starts: Glorot uniform or Kaiming normal (fan-in). Biases
         are 0.
@@ -155,11 +156,11 @@ class MMDInitializer(
         s / sqrt(n_out).
     uniformity_weight, degeneracy_weight, detachment_weight : float or "auto", default="auto"
         Weights of the paper's three terms: of L_uni, which sums nine kernels as the paper's text
-        does (1 / 9 averages them, and only then do few hidden units die, as it reports); of L_sd
-        against degenerate softmax, the paper's :math:`\lambda`; of L_iod against input-output
-        detachment, the paper's :math:`\xi`. "auto": the paper's 1, 0.4 and 1; with coherence 0,
-        because the terms then take most of the time and add nothing once the last layer is fitted
-        first. If all are 0, none of the three terms is computed.
+        does (a weight of 1 / 9 averages them; only then do few hidden units die, as in the paper);
+        of L_sd against degenerate softmax, the paper's :math:`\lambda`; of L_iod against
+        input-output detachment, the paper's :math:`\xi`. "auto": the paper's 1, 0.4 and 1; with
+        coherence 0, because the terms then take most of the time and add nothing with
+        ``fine_tuning="head-first"``. If all are 0, none of the three terms is computed.
     **module__params : dict
         ``module__<name>``: arguments of the class in `module`.
 
@@ -334,7 +335,7 @@ class MMDInitializer(
             check_coherence(coherence)
         elif not any(getattr(self, name) for name in PAPER_WEIGHTS):
             names = ", ".join(PAPER_WEIGHTS)
-            raise ValueError(f"coherence is None, and {names} are 0: one of them must not be")
+            raise ValueError(f"coherence is None, and {names} are 0: set at least one of them")
         factories.check_module(self.module, factories.keywords_of(vars(self)))
         defaults = inspect.signature(type(self).__init__).parameters
         for name in factories.OF_A_PERCEPTRON if self.module is not None else ():
@@ -611,7 +612,7 @@ class MMDInitializer(
             n_rows = 2 * state.step * config.rows_a_step
             longer = f"a loader that ends after {n_rows:,} examples, with max_iter=1"
         before, last = levels[-2:]
-        what = f"L_coh is {last:.3g}, and 1 if nothing is learned; standardize X, or"
+        what = f"L_coh is {last:.3g}, no lower than if nothing is learned; standardize X, or"
         if is_still_falling(levels):
             what = f"L_coh fell from {before:.3g} to {last:.3g} in the last {config.window} steps "
             what += "at a constant learning rate;"

@@ -37,7 +37,7 @@ def mmd_init_(
     module is unchanged, and with a ``checkpoint`` the same call continues the training.
 
     The module holds the result, and the function returns the history: save the weights with
-    ``torch.save(module.state_dict(), path)``, or train the module on.
+    ``torch.save(module.state_dict(), path)``, or go on training the module.
 
     Parameters
     ----------
@@ -93,8 +93,8 @@ def mmd_init_(
     of the data is measured on them too.
 
     With a coherence, a step takes a whole mini-batch of a streamed loader. Mini-batches smaller
-    than the largest one of the inspection are skipped. Of what is streamed,
-    ``coherence.batch_size`` is used only for an IterableDataset without a DataLoader. The paper's
+    than the largest one inspected are skipped. In streaming, ``coherence.batch_size`` is used only
+    for an IterableDataset without a DataLoader. The paper's
     terms use the first ``batch_size`` examples of each mini-batch. Without a coherence, each
     mini-batch is split into mini-batches of ``batch_size``, and incomplete ones are skipped. Let
     the loader shuffle, so that each epoch skips other examples.

@@ -248,7 +248,7 @@ class Theta0:
             return cls(architecture, arrays, **of_rows)
         except PARSE_ERRORS as error:
             what = "a checkpoint" if TRAINING_KEY in texts else shortened(str(error))
-            raise ValueError(f"{str(path)!r} holds no theta0 of this version: {what}") from error
+            raise ValueError(f"{str(path)!r} holds no theta0, but  {what}") from error
 
 
 def _read_only(array: Any) -> np.ndarray:

@@ -424,7 +424,7 @@ class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     >>> from sklearn.datasets import load_digits
     >>> from sklearn_mmdinit import Coherence, MMDInitializer, OrientedGradients
     >>> X = load_digits().data
-    >>> OrientedGradients(cell_size=2).fit_transform(X).shape  # 4 x 4 cells of 8 x 8 pixels
+    >>> OrientedGradients(cell_size=2).fit_transform(X).shape  # 8 x 8 pixels in 4 x 4 cells
     (1797, 128)
     >>> init = MMDInitializer(coherence=Coherence(embedding=OrientedGradients()))
     """
@@ -472,8 +472,8 @@ class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         check_is_fitted(self)
         X = self._images(X, reset=False)
         shape = _image_shape(X, self.image_shape)
-        if _channels_first(shape) != self.image_shape_:
-            raise ValueError(f"X holds images of shape {shape}, fit saw {self.image_shape_}")
+        if (found := _channels_first(shape)) != self.image_shape_:
+            raise ValueError(f"X holds images of shape {found}, fit saw {self.image_shape_}")
         features = np.empty((len(X), self._n_features_out), dtype=np.float32)
         n_pixels = math.prod(self.image_shape_[1:])
         block = max(_NUMBERS_AT_A_TIME // (self.n_orientations * n_pixels), 1)

@@ -196,7 +196,7 @@ table(
     ("walk_length", (0.5, 1e9), ValueError),
     ("embedding", (PCA(2),), ValueError, "leave out embedding", WITHOUT_GRAPH),
     ("graph", (RING,), ValueError, "leave out graph", WITHOUT_GRAPH),
-    ("augmentation", (None, *ALIKE), ValueError, "both rows of a pair alike", WITHOUT_GRAPH),
+    ("augmentation", (None, *ALIKE), ValueError, "does not make different", WITHOUT_GRAPH),
     ("augmentation", (mm.RandomAffine, lambda rows, rng: rows), TypeError, "augmentation=<"),
     ("embedding", ("pca",), TypeError),
     ("embedding", (PCA,), TypeError, "instead of a class"),
