@@ -150,13 +150,16 @@ def test_a_warm_start_resumes_where_it_was(path):
         assert_same_fit(resumed.fit(X), whole)
 
 
-def test_a_training_can_be_interrupted_again_and_again(path):
+def test_a_training_can_be_interrupted_again_and_again(path, capsys):
     init, whole = tiny(checkpoint=path), tiny().fit(X)
     for step in (3, 5, 5, 5):  # of the steps that are left; at first nothing was learned
         with pytest.raises(KeyboardInterrupt), interrupted_at(step):
             init.fit(X)
     with at_most(PASSES * STEPS - 9):
-        assert_same_fit(init.fit(X), whole)
+        assert_same_fit(init.set_params(verbose=True).fit(X), whole)
+    bar = capsys.readouterr().err
+    assert "continued at step 9: " in bar
+    assert f"{PASSES * STEPS}/{PASSES * STEPS}" in bar
     with at_most(0):
         assert_same_fit(tiny(checkpoint=path).fit(X), init)
 

@@ -112,7 +112,8 @@ def train(
     if device.type == "cuda" and is_long and not info.stateful:
         recorded = RecordedStep(step, state.seed, device)
     sums, n_summed = torch.zeros(len(config.term_names), dtype=torch.float32, device=device), 0
-    bar = progress_bar(verbose, desc="pre-training", unit="step")
+    desc = "pre-training" + f", continued at step {state.step:,}" * (state.step > 0)
+    bar = progress_bar(verbose, desc=desc, unit="step", initial=state.step)
     with training_threads(network, info, config, device), bar:
         place = state.n_epochs, state.steps_in_epoch, state.step
         for batch, ends_epoch in batches.from_(*place, device):
@@ -144,7 +145,7 @@ def train(
             state.end_window(means, theta0, moments, is_whole=n_summed == config.window)
             sums, n_summed = torch.zeros_like(sums), 0
             n_steps = schedule.n_steps(state)
-            bar.total = None if n_steps is None else bar.n + max(n_steps - state.step, 0)
+            bar.total = n_steps
             bar.set_postfix({n: f"{mean:.4f}" for n, mean in means.items()}, refresh=False)
             if callback is not None:
                 with torch.enable_grad():  # what it leaves behind ends here
