@@ -154,9 +154,7 @@ def test_a_network_that_gives_all_rows_the_same_has_not_converged():
     nn.init.zeros_(module[0].weight.requires_grad_(False))
     nn.init.ones_(module[0].bias)
     init = MMDInitializer(module=module, coherence=Coherence(batch_size=40), max_iter=40)
-    with pytest.warns(
-        ConvergenceWarning, match="L_coh is 1, no lower .*max_iter='auto' or 80"
-    ):
+    with pytest.warns(ConvergenceWarning, match="L_coh is 1, no lower .*max_iter='auto' or 80"):
         assert init.fit(X).converged_ is False
 
 
