@@ -162,12 +162,12 @@ def _network(
         return params, {"name": "convnet", "pretraining": name.rpartition("/")[2], **parameters}
     init, network, pretraining = name.split("/")
     normalized = network == "fcn+bn"
-    params: dict[str, Any] = {"init": init, "hidden_layer_sizes": settings.hidden_layer_sizes}
-    identity = params | {"batch_norm": normalized, "pretraining": pretraining}
+    of_mlp: dict[str, Any] = {"init": init, "hidden_layer_sizes": settings.hidden_layer_sizes}
+    identity = of_mlp | {"batch_norm": normalized, "pretraining": pretraining}
     if normalized:
-        named = {f"module__{key}": value for key, value in params.items()}
+        named = {f"module__{key}": value for key, value in of_mlp.items()}
         return {"module": NormalizedPerceptron, **named}, identity
-    return params, identity
+    return of_mlp, identity
 
 
 def _classifier_of(params: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
