@@ -29,7 +29,7 @@ KERNELS = "How the kernels are put together"
 APPENDIX = "The appendix, and the theorems"
 RIVALS = "Rivals"
 FASHION_MNIST = "Fashion-MNIST"
-FRESH = "Measured once, on ten runs of their own"
+FRESH = "On ten runs of their own"
 CONVNETS = "A convolutional network"
 
 QUICK_ONES = "--methods 'Emb*' 'Mini*' 'label*'"
@@ -119,11 +119,11 @@ RUNS = (
         OF_TASKS, minus="With augmentation and HOG features minus without",
         beside="mnist-convnet.json"),
     Run("mnist-rivals.json",
-        f"{TASKS} --methods xavier/fcn/scratch --rivals rbf-svm label-spreading " "tuned-scratch",
+        f"{TASKS} --methods xavier/fcn/scratch --rivals rbf-svm label-spreading tuned-scratch",
         "an hour on 2 cores", RIVALS, "Rivals that know the images as they are", ("accuracy",),
         how=f"`tuned-scratch` {FROZEN}"),
     Run("mnist-more-rivals.json",
-        f"{TASKS} --methods xavier/fcn/scratch --rivals shared-label-spreading " "umap-logistic",
+        f"{TASKS} --methods xavier/fcn/scratch --rivals shared-label-spreading umap-logistic",
         "20 minutes on 2 cores", RIVALS, "Rivals on graphs and embeddings of the images",
         ("accuracy",)),
     Run("mnist-image-rivals.json", f"{TASKS} {DIGITS} {GRADED} --methods xavier/fcn/scratch "
