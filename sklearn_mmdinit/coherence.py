@@ -46,8 +46,8 @@ class Coherence(BaseEstimator):
     .. math:: L_{coh} = 1 - E_i [C_{i i^+}] + \rho \, E_{i \not\sim j} [C_{ij}^2].
 
     This is the spectral contrastive loss [1]_ on nearly non-negative features [2]_. It is not part
-    of Lee & Cho (2023), the paper that :class:`MMDInitializer` follows; their
-    terms are added if their weights are set above 0.
+    of Lee & Cho (2023), the paper that :class:`MMDInitializer` follows; their terms are added if
+    their weights are set above 0.
 
     Parameters
     ----------
@@ -104,8 +104,7 @@ class Coherence(BaseEstimator):
     -----
     Training minimises 16 L_coh plus 0.4 times a penalty that keeps the variance of the activations
     near 1, and the paper's terms by their weights. In ``history_`` "loss" is this sum and
-    "coherence" L_coh. ``mmd_init_(views=2)`` takes the two views of a DataLoader
-    as pairs.
+    "coherence" L_coh. ``mmd_init_(views=2)`` takes the two views of a DataLoader as pairs.
 
     Do not choose these parameters by ``MMDInitializer.score``. It is minus the loss, and they
     change what the loss is: scores of different values cannot be compared. Choose them by the

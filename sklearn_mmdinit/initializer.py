@@ -95,8 +95,8 @@ class MMDInitializer(
         Epochs over X. "auto" without coherence: 5. "auto" with coherence: the learning rate is
         constant until the coherence loss, L_coh, stops falling, and for as many steps again if
         L_coh is then at most 0.5. The rate then decays over the last third of the training. The
-        training has n_samples / 20 steps or more, but 225 at least and 3,000 at most. A
-        smaller ``max_iter`` of your own may give weights that are worse than random ones.
+        training has n_samples / 20 steps or more, but 225 at least and 3,000 at most. A smaller
+        ``max_iter`` of your own may give weights that are worse than random ones.
     random_state : int, RandomState instance or None, default=None
         Seed of random weights, the order of examples, walks, augmentations, perturbations and
         uniform samples.
@@ -146,8 +146,8 @@ class MMDInitializer(
     batch_size : int or "auto", default="auto"
         Mini-batch size for the paper's three terms. "auto": 32, with coherence 8. If their weights
         are 0, as by default with coherence, it has no effect: set ``Coherence(batch_size=...)``,
-        the number of pairs a step. Otherwise it is capped at n_samples, with
-        coherence at that number.
+        the number of pairs a step. Otherwise it is capped at n_samples, with coherence at that
+        number.
     init : {"xavier", "he"}, default="xavier"
         Random weights at which training starts: Glorot uniform or Kaiming normal (fan-in). Biases
         are 0.

@@ -94,10 +94,10 @@ def mmd_init_(
 
     With a coherence, a step takes a whole mini-batch of a streamed loader. Mini-batches smaller
     than the largest one inspected are skipped. In streaming, ``coherence.batch_size`` is used only
-    for an IterableDataset without a DataLoader. The paper's
-    terms use the first ``batch_size`` examples of each mini-batch. Without a coherence, each
-    mini-batch is split into mini-batches of ``batch_size``, and incomplete ones are skipped. Let
-    the loader shuffle, so that each epoch skips other examples.
+    for an IterableDataset without a DataLoader. The paper's terms use the first ``batch_size``
+    examples of each mini-batch. Without a coherence, each mini-batch is split into mini-batches of
+    ``batch_size``, and incomplete ones are skipped. Let the loader shuffle, so that each epoch
+    skips other examples.
 
     The loader decides order, shuffling, workers and augmentation. While it is read, the global
     generators of PyTorch, Python and NumPy, and the loader's own, are seeded from `random_state`;
@@ -113,9 +113,9 @@ def mmd_init_(
     one process beforehand and load its weights, or write a loop with
     :class:`~sklearn_mmdinit.losses.CoherenceLoss`.
 
-    With a coherence, ``max_iter="auto"`` also works for a
-    loader without a length: training takes 3,000 steps. Other values of ``max_iter`` count epochs,
-    so each pass must end. With ``max_iter=1`` and no length the learning rate does not fall.
+    With a coherence, ``max_iter="auto"`` also works for a loader without a length: training takes
+    3,000 steps. Other values of ``max_iter`` count epochs, so each pass must end. With
+    ``max_iter=1`` and no length the learning rate does not fall.
 
     Examples
     --------

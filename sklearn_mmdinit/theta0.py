@@ -247,8 +247,8 @@ class Theta0:
                     of_rows[name] = numbers.reshape(architecture.input_shape)
             return cls(architecture, arrays, **of_rows)
         except PARSE_ERRORS as error:
-            what = "a checkpoint" if TRAINING_KEY in texts else shortened(str(error))
-            raise ValueError(f"{str(path)!r} holds no theta0, but  {what}") from error
+            why = "it is a checkpoint" if TRAINING_KEY in texts else shortened(str(error))
+            raise ValueError(f"{str(path)!r} holds no theta0: {why}") from error
 
 
 def _read_only(array: Any) -> np.ndarray:

@@ -472,8 +472,8 @@ class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         check_is_fitted(self)
         X = self._images(X, reset=False)
         shape = _image_shape(X, self.image_shape)
-        if (found := _channels_first(shape)) != self.image_shape_:
-            raise ValueError(f"X holds images of shape {found}, fit saw {self.image_shape_}")
+        if (given := _channels_first(shape)) != self.image_shape_:
+            raise ValueError(f"X holds images of shape {given}, fit saw {self.image_shape_}")
         features = np.empty((len(X), self._n_features_out), dtype=np.float32)
         n_pixels = math.prod(self.image_shape_[1:])
         block = max(_NUMBERS_AT_A_TIME // (self.n_orientations * n_pixels), 1)

@@ -56,7 +56,7 @@ class MLP(nn.Module):
     def __init__(
         self,
         n_features: int,
-        hidden_layer_sizes: Sequence[int],
+        hidden_layer_sizes: int | Sequence[int],
         n_classes: int,
         activation: str = "relu",
         init: str = "xavier",

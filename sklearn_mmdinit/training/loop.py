@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from .. import losses
-from .._base.environment import array_of, learned_is_finite, progress_bar, with_gradients
+from .._base.environment import array_of, learned_is_finite, progress_bar
 from .._base.random_streams import StepRandom
 from .._base.threads import team, worthwhile_threads
 from ..networks.builder import NetworkBuilder
@@ -76,7 +76,6 @@ def training_threads(
     return worthwhile_threads(n_multiplications)
 
 
-@with_gradients()
 @explained_single_row()
 def train(
     network: nn.Module,
