@@ -39,9 +39,9 @@ class Coherence(BaseEstimator):
 
     A positive pair is two similar examples: an example and one that a random walk on the
     nearest-neighbour graph of the unlabelled data reaches, or two views of one example (see
-    `n_neighbors`). Let C be how similar the network finds two examples: the cosine of their last
-    hidden activations less the mean, with negative values damped. With :math:`i \to i^+` a positive
-    pair and :math:`i \not\sim j` any other pair the loss is
+    `n_neighbors`). Let C be the cosine similarity of the last hidden activations of two examples,
+    centred and with negative values damped. With :math:`i \to i^+` a positive pair and
+    :math:`i \not\sim j` any other pair the loss is
 
     .. math:: L_{coh} = 1 - E_i [C_{i i^+}] + \rho \, E_{i \not\sim j} [C_{ij}^2].
 
@@ -65,8 +65,8 @@ class Coherence(BaseEstimator):
         Number of nearest neighbours of each example in the graph. With 0 there is no graph: a
         positive pair is two augmentations of one example, as for photographs, whose neighbours by
         pixels rarely share a class. Then `augmentation` is needed, `graph` and `embedding` must be
-        None, and `walk_length` and `n_components` have no effect. An example with duplicates has
-        one of them as a neighbour if `n_neighbors` is above 1; its other neighbours differ from it.
+        None, and `walk_length` and `n_components` have no effect. At most
+        one duplicate of an example is its neighbour, and none if `n_neighbors` is 1.
         From 100,000 distinct examples on, ``pynndescent`` (the extra ``neighbors``) does the search
         if it is installed: nearly exactly, and much faster after half a minute of compiling.
     n_components : int, None or "auto", default="auto"
@@ -203,8 +203,8 @@ def check_choice_of_pairs(coherence: Coherence, by_rows: bool) -> None:
     given = [name for name in ("graph", "embedding") if getattr(coherence, name) is not None]
     if len(given) + by_rows > 1:
         raise ValueError(
-            "of graph, embedding, n_neighbors=0 and views=2 only one can choose positive pairs, "
-            f"and the others would have no effect: leave out {' or '.join(given)}"
+            "only one of graph, embedding, n_neighbors=0 and views=2 can choose positive pairs: "
+            f"leave out {' or '.join(given)}"
         )
 
 
@@ -224,9 +224,9 @@ def check_augmentation(
     pairs = augmented(augmentation, as_examples(rows).to(device), 0, 0)
     if not has_graph(coherence) and torch.equal(*pairs.chunk(2)):
         raise ValueError(
-            "with n_neighbors=0 a pair is one row twice, which augmentation="
-            f"{shortened(repr(augmentation))} does not make different: draw at random in each "
-            "call, as RandomView() does, in training mode, or leave n_neighbors out, as for views=2"
+            "with n_neighbors=0 a pair is two augmentations of one row, but augmentation="
+            f"{shortened(repr(augmentation))} returned the same twice: it must draw at random in "
+            "each call, as RandomView() does in training mode. For views=2 leave n_neighbors out"
         )
 
 

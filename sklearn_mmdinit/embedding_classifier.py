@@ -89,13 +89,13 @@ class EmbeddingClassifier(ClassifierMixin, BaseEstimator):
     with a prior for each example.
 
     The shift :math:`s_c` corrects for classes whose share among all examples differs from their
-    share of the labels. EM estimates the class shares with which :math:`q_c` fits all examples
-    [3]_; :math:`s_c` is the logarithm of the estimated share over the share of the labels, times
-    1 - 1 / k, where k is the number of labels of class c. The term with :math:`r_c` favours diverse
-    classes for examples that are far from every mean, with b = 1 - 1 / k for the smallest k of all
-    classes; the term with :math:`n_c` keeps large classes from growing.
+    share of the labels. EM estimates the shares among all examples from :math:`q_c` [3]_. With
+    :math:`a_c` the estimated share, :math:`b_c` the share of the labels and :math:`k_c` their
+    number, :math:`s_c = (1 - 1 / k_c) \log(a_c / b_c)`. The term with :math:`r_c` favours diverse
+    classes for examples that are far from every mean, with :math:`b = 1 - 1 / \min_c k_c`; the term
+    with :math:`n_c` keeps large classes from growing.
 
-    Label spreading has ten neighbours, and is left out if no more than ten examples differ.
+    Label spreading has ten neighbours. It is left out if there are at most ten distinct examples.
 
     Attributes
     ----------

@@ -83,20 +83,21 @@ class MMDInitializer(
     n_classes : int or "auto", default="auto"
         Number of classes of the classification task to come, the paper's d. A classifier that
         starts from the initializer must have the same number. "auto": the number of classes in y if
-        ``fit`` gets labels (-1, NaN and None do not count); else the default of the module's class,
-        or 2. A module that is an instance, or whose class has no argument ``n_classes``, keeps its
-        own number of logits. Set it if y holds integers that are not labels, such as targets of a
-        regression. It also decides ``Coherence(separation="auto")``. Time and memory of the term
-        L_iod grow with its square; ``detachment_weight=0`` omits this term.
+        ``fit`` gets labels (-1, NaN and None do not count); else the default that the class in
+        `module` has for it, or 2. A module that is an instance, or whose class has no argument
+        ``n_classes``, keeps its own number of logits. Set `n_classes` if y holds integers that are
+        not labels, such as targets of a regression. It also decides
+        ``Coherence(separation="auto")``. Time and memory of the term L_iod grow with its square;
+        ``detachment_weight=0`` omits this term.
     coherence : None, "auto" or Coherence, default=None
         Whether similar examples get similar features. "auto" stands for ``Coherence()``, with fewer
-        neighbours if few examples differ. None: the paper's loss.
+        neighbours if there are few distinct examples. None: the paper's loss.
     max_iter : int or "auto", default="auto"
         Epochs over X. "auto" without coherence: 5. "auto" with coherence: the learning rate is
         constant until the coherence loss, L_coh, stops falling, and for as many steps again if
-        L_coh is then at most 0.5. The rate then decays over the last third of the training. The
-        training has n_samples / 20 steps or more, but 225 at least and 3,000 at most. A smaller
-        ``max_iter`` of your own may give weights that are worse than random ones.
+        L_coh is then at most 0.5. The rate then decays over the last third of the training. There
+        are at least n_samples / 20 steps, within the limits of 225 and 3,000. A small number of
+        epochs may give weights that are worse than random ones.
     random_state : int, RandomState instance or None, default=None
         Seed of random weights, the order of examples, walks, augmentations, perturbations and
         uniform samples.
@@ -114,8 +115,8 @@ class MMDInitializer(
     device : str, default="auto"
         Any of PyTorch's devices. "auto" takes CUDA where there is one.
     verbose : bool or int, default=False
-        Whether to show a progress bar, with the remaining time and the mean loss of the last
-        window.
+        Whether to show a progress bar, with the remaining time and the mean loss of the last 50 or
+        100 steps.
     checkpoint : None, str or path-like, default=None
         A ``.safetensors`` file to which ``fit`` writes its training once a minute. After a kill or
         an interrupt the same call goes on from there. On a CPU the result is then bit for bit that
@@ -130,9 +131,9 @@ class MMDInitializer(
         ``fit`` raises an error. Each ``fit`` is a training of its own and needs a `checkpoint` of
         its own.
     callback : callable or None, default=None
-        ``callback(record, module)`` is called at the end of each window, with copies of the
-        record in ``history_`` and of the network, on the CPU and in evaluation mode. It may log, or
-        evaluate the features on a few labels. If it returns True, training ends there.
+        ``callback(record, module)`` is called whenever ``history_`` gets a record, with a copy of
+        it and of the network, on the CPU and in evaluation mode. It may log, or evaluate the
+        features on a few labels. If it returns True, training ends there.
 
     Other Parameters
     ----------------
@@ -146,8 +147,8 @@ class MMDInitializer(
     batch_size : int or "auto", default="auto"
         Mini-batch size for the paper's three terms. "auto": 32, with coherence 8. If their weights
         are 0, as by default with coherence, it has no effect: set ``Coherence(batch_size=...)``,
-        the number of pairs a step. Otherwise it is capped at n_samples, with coherence at that
-        number.
+        the number of pairs a step. Otherwise it is capped at n_samples, or with coherence at the
+        number of pairs.
     init : {"xavier", "he"}, default="xavier"
         Random weights at which training starts: Glorot uniform or Kaiming normal (fan-in). Biases
         are 0.
@@ -155,12 +156,11 @@ class MMDInitializer(
         The paper's s: weights are perturbed with standard deviation s / sqrt(n_in), biases with
         s / sqrt(n_out).
     uniformity_weight, degeneracy_weight, detachment_weight : float or "auto", default="auto"
-        Weights of the paper's three terms: of L_uni, which sums nine kernels as the paper's text
-        does (a weight of 1 / 9 averages them; only then do few hidden units die, as in the paper);
-        of L_sd against degenerate softmax, the paper's :math:`\lambda`; of L_iod against
-        input-output detachment, the paper's :math:`\xi`. "auto": the paper's 1, 0.4 and 1; with
-        coherence 0, because the terms then take most of the time and add nothing with
-        ``fine_tuning="head-first"``. If all are 0, none of the three terms is computed.
+        Weights of the paper's three terms, L_uni, L_sd (the paper's :math:`\lambda`) and L_iod (its
+        :math:`\xi`). "auto": the paper's 1, 0.4 and 1; with coherence 0, because the terms then
+        take most of the time and add nothing with ``fine_tuning="head-first"``. L_uni sums nine
+        kernels, as the paper's text does. A weight of 1 / 9 averages them: only then do few hidden
+        units die, as in the paper. If all weights are 0, none of the terms is computed.
     **module__params : dict
         ``module__<name>``: arguments of the class in `module`.
 
@@ -179,8 +179,8 @@ class MMDInitializer(
         the end of training, or at the end of the best window if the loss became NaN. The last
         window may have fewer steps.
     loss_curve_, best_loss_ : list of float, float
-        Mean loss of each window, and the lowest of a complete window (if none is complete: the only
-        mean).
+        The "loss" of ``history_``, and the lowest of a complete window. If there is no complete
+        window, `best_loss_` is the only value.
     feature_mean_ : ndarray of shape (n_units,)
         Mean of the last hidden activations at theta0, over 2,048 rows of X if there are more.
     embedding_ : estimator or None
@@ -458,7 +458,7 @@ class MMDInitializer(
 
     @without_caller_settings()
     def transform(self, X: Any) -> np.ndarray:
-        """The features of X: last hidden activations at theta0, less their mean, with unit norm.
+        """The features of X: last hidden activations at theta0, minus their mean, with unit norm.
 
         Parameters
         ----------
@@ -610,7 +610,7 @@ class MMDInitializer(
         # No epoch of the stream has ended, and perhaps none ever does.
         if state.steps_an_epoch is None:
             n_rows = 2 * state.step * config.rows_a_step
-            longer = f"a loader that ends after {n_rows:,} examples, with max_iter=1"
+            longer = f"longer, by a loader that ends after {n_rows:,} examples, and max_iter=1"
         before, last = levels[-2:]
         what = f"L_coh is {last:.3g}, no lower than if nothing is learned; standardize X, or"
         if is_still_falling(levels):

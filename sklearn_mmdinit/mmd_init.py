@@ -145,7 +145,7 @@ def mmd_init_(
     if not (is_dataset or isinstance(data, list | torch.Tensor) or hasattr(data, "shape")):
         raise TypeError(
             "data must be examples in one array or tensor, a Dataset or a DataLoader, got a "
-            f"{type(data).__name__}; wrap another loader in an IterableDataset, and this in "
+            f"{type(data).__name__}; wrap a loader of another kind in an IterableDataset, and pass "
             "DataLoader(dataset, batch_size=None)"
         )
     initializer._check_params()  # errors come before a long reading

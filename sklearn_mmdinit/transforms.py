@@ -122,7 +122,7 @@ class RandomAffine(BaseEstimator, nn.Module):
         Shape of the image in a flat row: (height, width), (channels, height, width) or (height,
         width, channels). Not needed for rows of 64 or 784 pixels, 8 x 8 or 28 x 28, nor if the
         images of X have two axes, (height, width), or three. Of three axes the first counts
-        channels, unless it has more than 4 values and the last at most 4.
+        channels; the last does if it has at most 4 values and the first has more.
 
     See Also
     --------
@@ -224,10 +224,10 @@ class RandomView(BaseEstimator, nn.Module):
     Parameters
     ----------
     least_area : float, default=0.2
-        The area of a part, as a share of the image, is drawn uniformly from `least_area` to 1;
-        above 0. The ratio of width to height is that of the image times a factor from 3/4 to 4/3. A
-        part that would be wider or higher than the image is cut, so that with `least_area` = 1 a
-        part may have only 87 % of the area.
+        Smallest area of a part, as a share of the image, above 0 and at most 1. The share is drawn
+        uniformly from `least_area` to 1. The ratio of width to height is that of the image times a
+        factor from 3/4 to 4/3. A part that would be wider or higher than the image is cut, so that
+        with `least_area` = 1 a part may have only 87 % of the area.
     mirror : bool, default=True
         Whether half of the images are mirrored, left to right. Set it to False where left and right
         distinguish the classes, as in letters and digits.
@@ -393,8 +393,8 @@ class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         Number of directions over the full circle, at least 2: an edge from dark to light differs
         from one from light to dark.
     floor : float, default=0.3
-        How faint an edge may be, as a share of the image's mean, and still be strengthened by the
-        normalization; at least 0.
+        Edges that are much fainter than this share of the image's mean stay faint; stronger edges
+        become about equal. At least 0.
     image_shape : tuple of int or None, default=None
         As :class:`RandomAffine` takes it. At each pixel the channel with the largest gradient is
         used.

@@ -243,7 +243,7 @@ table(unfitted, ("name", ("coefs_",), NotFittedError, "MMDInit", {"kind": mm.MMD
 for method in (FRESH.transform, FRESH.score):
     table(method, ("X", (X,), NotFittedError, "MMDInitializer"))
 table(FRESH.get_feature_names_out, ("input_features", (None,), NotFittedError, "MMDInitializer"))
-table(of_module, ("learning_rate_init", (1e30,), ValueError, "not finite"))
+table(of_module, ("learning_rate_init", (1e30,), ValueError, "NaN or infinite"))
 
 table(
     learn(mm.EmbeddingClassifier, data=TWO),

@@ -349,7 +349,7 @@ NO_STREAM = {
         [{"image": IMAGES[0]}]
     ),
     r"got \[{'image': 'torch.float32 .*'}, 'torch.int64": DataLoader([({"image": IMAGES[0]}, 0)]),
-    "got a dict; wrap another loader": {"image": IMAGES},
+    "got a dict; wrap a loader of another kind": {"image": IMAGES},
     "got NoneType.*collate_fn": DataLoader(IMAGES, 16, collate_fn=lambda items: None),
 }
 LEFT = iter(IMAGES)

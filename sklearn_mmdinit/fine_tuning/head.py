@@ -140,9 +140,8 @@ def linear_probe_(module: nn.Module, X: Any, y: Any) -> nn.Module:
     n_classes, head = inspect_logits(net, examples_for(net, rows[:N_EXAMPLES]))
     if not own_parameters(net, head):
         raise ValueError(
-            f"the module {type(net).__name__} does not end in an nn.Linear with parameters of its "
-            "own that require a gradient: end it with one that is neither shared, frozen nor "
-            "parametrised, and returns the logits as they are"
+            f"the module {type(net).__name__} must end in a plain nn.Linear that returns the "
+            "logits, with parameters that need a gradient and are neither shared nor parametrised"
         )
     used = np.unique(classes)
     if classes.dtype.kind not in "iu" or len(used) < 2 or used[0] < 0 or used[-1] >= n_classes:

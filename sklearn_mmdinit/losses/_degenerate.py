@@ -61,8 +61,8 @@ def degeneracy(P: torch.Tensor) -> torch.Tensor:
 def detachment(norms: torch.Tensor) -> torch.Tensor:
     r"""Penalty for predictions that do not depend on the input (L_iod).
 
-    For each logit i it is the squared difference from 1 of the norm of its Jacobian, with respect
-    to the layer l where this difference is largest,
+    The Jacobian of a logit i with respect to a layer l should have norm 1. Each logit is penalised
+    for the layer whose norm is farthest from 1:
 
     :math:`E_x [\frac 1 d \sum_i \max_l (1 - \|J_i^{(l:L)}(x_l)\|)^2]`.
 

@@ -55,9 +55,9 @@ class State:
     def fall_back(self, n_steps: int, learning_rate: float) -> None:
         """Take the weights of the best window, drop the last steps; an error if there is none."""
         message = (
-            f"Pre-training stopped at step {self.step}: after step {self.step - n_steps} the loss "
-            "or the weights are not finite; look for NaN in the data and what an augmentation "
-            f"returns, try a smaller learning_rate_init than {learning_rate}, or standardize X"
+            "Pre-training stopped: the loss or the weights became NaN or infinite after step "
+            f"{self.step - n_steps}; look for NaN in the data and what an augmentation returns, "
+            f"try a smaller learning_rate_init than {learning_rate}, or standardize X"
         )
         if self.best is None:
             raise ValueError(message)
