@@ -20,7 +20,7 @@ _claim = partial(Claim, "", "")
 KINDS = {
     "MNIST, one label of each digit":
         _claim("mnist-ten-way-images.json", 1, FEATURES_THETA0),
-    "MNIST, the first ten labels": _claim(FIRST_LABELS, 10, FIRST_CHOICE, RANDOM),
+    "MNIST, which ten images to label": _claim(FIRST_LABELS, 10, FIRST_CHOICE, RANDOM),
     "MNIST in two classes, 60 labels": _claim("mnist-images.json", 5, FEATURES_THETA0),
     "Fashion-MNIST in two classes, 60 labels":
         _claim("fashion-augmented.json", 5, FEATURES_THETA0),
@@ -40,8 +40,7 @@ def headline_table(library: Library) -> Table:
     """What the picture shows, as numbers."""
     title = (
         "Test accuracy (%). The baseline is a network from random weights, for sentences a "
-        "logistic regression, for the first ten labels ten random images. Beside it is the best of "
-        "all other methods measured, without our features"
+        "logistic regression. Beside it is the best of all other methods measured"
     )
     frame = headline_figures(library).map("{:.1f}".format).rename(columns=COLUMNS)
     return named_rows(title, frame, "data")
