@@ -248,6 +248,14 @@ def test_every_elementwise_layer_has_all_terms(layer, sampler):
     assert net[2].weight.grad.any()
 
 
+@pytest.mark.parametrize("layer", [nn.Dropout, nn.AlphaDropout, nn.RReLU])
+def test_a_layer_that_draws_before_the_first_linear_one_draws_for_each_network(layer):
+    net = seeded(lambda: nn.Sequential(layer(), nn.Linear(6, 3)))
+    with pytest.raises(ValueError, match="gram"):
+        objective(4, sampler="gram")(net, batch())
+    objective(4, sampler="gram")(net.eval(), batch())
+
+
 def test_hardsigmoid_has_the_terms_of_its_formula():
     class Formula(nn.Module):
         def forward(self, x):

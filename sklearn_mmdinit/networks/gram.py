@@ -36,12 +36,13 @@ from .._base.random_streams import StepRandom
 from .._base.threads import chunked, refuse_second_derivative
 from .noise import NUMBERS_ON_GPU, chunks_of_networks, paper_std, uses_batch_statistics
 
+_DRAWING = nn.Dropout, nn.AlphaDropout, nn.RReLU  # in training mode
 # Layers without parameters that compute each number of their input on its own.
 _ELEMENTWISE = (
     *(nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.ELU, nn.SELU, nn.CELU, nn.GELU, nn.SiLU, nn.Mish),
     *(nn.Tanh, nn.Sigmoid, nn.Softplus, nn.Softsign, nn.LogSigmoid, nn.Tanhshrink),
     *(nn.Hardtanh, nn.Hardswish, nn.Hardsigmoid, nn.Hardshrink, nn.Softshrink, nn.Threshold),
-    *(nn.Identity, nn.Dropout, nn.AlphaDropout, nn.RReLU),
+    *(nn.Identity, *_DRAWING),
 )
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
@@ -75,6 +76,7 @@ def gram_layers(module: nn.Module) -> list[Any]:
 
     It serves an MLP, and an nn.Sequential of nn.Linear, elementwise layers, nn.BatchNorm1d and an
     nn.Flatten before the first nn.Linear, if each layer is there once and the last is nn.Linear.
+    What comes before the first nn.Linear is computed once, so it must not draw random numbers.
     """
     layers = [] if has_hooks(module) else list(_flat(module))
     linears = [i for i, layer in enumerate(layers) if type(layer) is nn.Linear]
@@ -84,14 +86,14 @@ def gram_layers(module: nn.Module) -> list[Any]:
     known_types = all(type(layer) in (*_ELEMENTWISE, nn.Flatten) for layer in before) and all(
         type(layer) in (*_ELEMENTWISE, nn.Linear, nn.BatchNorm1d) for layer in after
     )
-    flattens = [layer for layer in before if isinstance(layer, nn.Flatten)]
-    flat_rows = all((layer.start_dim, layer.end_dim) == (1, -1) for layer in flattens)
+    flat_rows = all((f.start_dim, f.end_dim) == (1, -1) for f in before if type(f) is nn.Flatten)
+    draws = any(isinstance(layer, _DRAWING) and layer.training for layer in before)
     own_forward = any("forward" in vars(layer) for layer in (module, *layers))
     # A batch norm without affine=True has no parameter.
     norms = [id(layer) for layer in after if type(layer) is nn.BatchNorm1d]
     parameters = [id(p) for layer in layers for p in layer._parameters.values() if p is not None]
     used_once = all(len(set(ids)) == len(ids) for ids in (norms, parameters))
-    return layers if known_types and flat_rows and used_once and not own_forward else []
+    return layers if known_types and flat_rows and used_once and not (own_forward or draws) else []
 
 
 def _flat(module: nn.Module) -> Iterator[nn.Module]:
