@@ -325,7 +325,8 @@ def remove_unfinished_files(path: Path) -> None:
     """Delete unfinished files for this path, if the process that wrote them has ended."""
     prefix = _unfinished_prefix(path)
     for part in path.parent.glob(f"{glob.escape(prefix)}*.part"):
-        if not psutil.pid_exists(int(part.stem.removeprefix(prefix))):
+        # Of a machine whose name only begins as this one's, the rest is no number.
+        if (pid := part.stem.removeprefix(prefix)).isdigit() and not psutil.pid_exists(int(pid)):
             part.unlink(missing_ok=True)
 
 

@@ -4,6 +4,7 @@ import copy
 import errno
 import os
 import pickle
+import platform
 import resource
 import signal
 import time
@@ -363,6 +364,13 @@ def test_a_training_killed_at_random_moments_ends_as_if_it_had_not_been(kind, n_
         killed += process.exitcode == -signal.SIGKILL
     assert_same_fit(make(checkpoint=path, **LONGER).fit(X), whole)
     assert os.listdir(path.parent) == [path.name], "a killed process has left a file"
+
+
+def test_an_unfinished_file_of_another_machine_stays(path):
+    other = path.parent / f".{path.name}.{platform.node()}.cluster.4711.part"
+    other.touch()
+    tiny(checkpoint=path).fit(X)
+    assert {*os.listdir(path.parent)} == {path.name, other.name}
 
 
 def test_a_full_disk_is_an_error_and_leaves_the_last_checkpoint(path):
