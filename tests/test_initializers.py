@@ -218,10 +218,11 @@ def test_a_training_that_diverges_later_leaves_the_best_window(diverge, coherenc
 
     window(6)
     whole = tiny(coherence=coherence).fit(X)
-    warned = pytest.warns(ConvergenceWarning, match=r"step 12: after step 6.*learning_rate_init")
+    warned = pytest.warns(ConvergenceWarning, match=r"after step 6;.*learning_rate_init")
     with warned, before_steps(act):
         init = tiny(coherence=coherence).fit(X)
     assert init.history_ == whole.history_[:1]
+    assert init.n_iter_ == -(-6 // STEPS)
     assert np.isfinite(init.score(X))
     weights = []
     with before_steps(lambda n, optimizer: weights.append(copies_of(optimizer))):

@@ -52,17 +52,18 @@ class State:
         if is_whole and means["loss"] < self.best_loss:
             self.best, self.best_loss = current, means["loss"]
 
-    def fall_back(self, n_steps: int, learning_rate: float) -> None:
+    def fall_back(self, n_dropped: int, learning_rate: float) -> None:
         """Take the weights of the best window, drop the last steps; an error if there is none."""
         message = (
             "Pre-training stopped: the loss or the weights became NaN or infinite after step "
-            f"{self.step - n_steps}; look for NaN in the data and what an augmentation returns, "
+            f"{self.step - n_dropped}; look for NaN in the data and what an augmentation returns, "
             f"try a smaller learning_rate_init than {learning_rate}, or standardize X"
         )
         if self.best is None:
             raise ValueError(message)
         warn_user(f"{message}. The weights of the best window are kept", ConvergenceWarning)
-        self.step, self.steps_in_epoch = self.step - n_steps, 0
+        self.step -= n_dropped
+        self.n_epochs, self.steps_in_epoch = divmod(self.step, self.steps_an_epoch or self.step + 1)
         self.current = self.best
 
     @property
