@@ -24,9 +24,9 @@ from ._base.validation import (
     numbers,
     shortened,
 )
-from .graph.neighbors import count_distinct, neighbor_graph
+from .graph.neighbors import neighbor_graph
 from .graph.walks import Walk
-from .training.minibatches import augmented
+from .training.minibatches import PositivePairs, augmented
 
 __all__ = ["Coherence"]
 
@@ -62,7 +62,8 @@ class Coherence(BaseEstimator):
         Positive pairs a step, at least 2; capped at n_samples. If a DataLoader is streamed, a step
         takes one of its mini-batches instead.
     n_neighbors : int, default=10
-        Number of nearest neighbours of each example in the graph. With 0 there is no graph: a
+        Number of nearest neighbours of each example in the graph; capped at the number of other
+        distinct examples. With 0 there is no graph: a
         positive pair is two augmentations of one example, as for photographs, whose neighbours by
         pixels rarely share a class. Then `augmentation` is needed, `graph` and `embedding` must be
         None, and `walk_length` and `n_components` have no effect. At most
@@ -172,14 +173,9 @@ class Coherence(BaseEstimator):
         return deepcopy(self, {id(self.embedding): clone(self.embedding, safe=False)})
 
 
-def coherence_of(value: Any, X: np.ndarray | None = None) -> Coherence | None:
-    """The Coherence, or None, for a valid parameter; "auto" may depend on rows X (n, ...)."""
-    if not is_auto(value):
-        return value
-    default = Coherence()
-    if X is not None:  # fewer neighbours if fewer rows differ
-        default.n_neighbors = max(count_distinct(X, default.n_neighbors + 1) - 1, 1)
-    return default
+def coherence_of(value: Any) -> Coherence | None:
+    """The Coherence, or None, for a valid parameter."""
+    return Coherence() if is_auto(value) else value
 
 
 def brings_edges(coherence: Coherence | None) -> bool:
@@ -239,6 +235,16 @@ def fit_embedding(coherence: Coherence | None, X: np.ndarray, seed: int) -> Any:
     # A FrozenEstimator needs a y.
     _on_read_only(_name(embedding), lambda rows: embedding.fit(rows, None), X)
     return embedding
+
+
+def positive_pairs(
+    coherence: Coherence | None, embedding: Any, X: np.ndarray, seed: int, verbose: Any = 0
+) -> PositivePairs | None:
+    """Draws positive pairs of rows X (n, ...); None without a coherence."""
+    if coherence is None:
+        return None
+    walk = walk_on(coherence, embedding, X, verbose) if has_graph(coherence) else None
+    return PositivePairs(walk, coherence.walk_length, seed, coherence.augmentation)
 
 
 def walk_on(coherence: Coherence, embedding: Any, X: np.ndarray, verbose: Any = 0) -> Walk:

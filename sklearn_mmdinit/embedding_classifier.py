@@ -11,13 +11,14 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.neighbors import NearestNeighbors
 from sklearn.preprocessing import normalize
 from sklearn.utils import column_or_1d
+from sklearn.utils.multiclass import unique_labels
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from ._base import validation as checks
 from ._base.environment import array_of
 from .fine_tuning.head import linear_head
 from .fine_tuning.labels import learn_classes
-from .graph.neighbors import count_distinct, neighbor_graph
+from .graph.neighbors import neighbor_graph
 
 __all__ = ["EmbeddingClassifier"]
 
@@ -95,7 +96,7 @@ class EmbeddingClassifier(ClassifierMixin, BaseEstimator):
     classes for examples that are far from every mean, with :math:`b = 1 - 1 / \min_c k_c`; the term
     with :math:`n_c` keeps large classes from growing.
 
-    Label spreading has ten neighbours. It is left out if there are at most ten distinct examples.
+    Label spreading has ten neighbours, or as many as there are other distinct examples.
 
     Attributes
     ----------
@@ -169,10 +170,8 @@ class EmbeddingClassifier(ClassifierMixin, BaseEstimator):
         given[labelled, indices[labelled]] = 1.0
         self._weights, biases = linear_head(rows[labelled], indices[labelled], None, n_classes)
         self._biases = biases + log_share_ratios(rows @ self._weights.T + biases, given.sum(axis=0))
-        self._spreading = spread = None
-        if count_distinct(rows, _N_NEIGHBORS + 1) > _N_NEIGHBORS:
-            self._spreading = NeighborSpreading().fit(rows, given)
-            spread = self._spreading.label_distributions_
+        self._spreading = NeighborSpreading().fit(rows, given)
+        spread = self._spreading.label_distributions_
         self.class_means_, self.class_shifts_ = fit_classes(rows, given, self._prior(rows, spread))
         return self
 
@@ -180,7 +179,7 @@ class EmbeddingClassifier(ClassifierMixin, BaseEstimator):
         """Probabilities (n_samples, n_classes) in the order of ``classes_``, not calibrated."""
         check_is_fitted(self)
         rows = self._unit(X, reset=False)
-        spread = None if self._spreading is None else self._spreading.predict_proba(rows)
+        spread = self._spreading.predict_proba(rows)
         scores = _SCALE * (rows @ self.class_means_.T) + self.class_shifts_
         return np.asarray(softmax(scores + self._prior(rows, spread), axis=1))
 
@@ -193,11 +192,10 @@ class EmbeddingClassifier(ClassifierMixin, BaseEstimator):
         """Rows of X, checked, of unit norm; a row of zeros stays."""
         return checks.unit_rows(*checks.examples_checked(self, X, allow_nd=False, **options))
 
-    def _prior(self, rows: np.ndarray, spread: np.ndarray | None) -> np.ndarray:
+    def _prior(self, rows: np.ndarray, spread: np.ndarray) -> np.ndarray:
         """What label spreading and the logistic regression add to the scores of rows."""
         prior = log_softmax(rows @ self._weights.T + self._biases, axis=1)
-        if spread is not None:
-            prior += _SPREADING_WEIGHT * np.log(spread + _SMALLEST_SHARE)
+        prior += _SPREADING_WEIGHT * np.log(spread + _SMALLEST_SHARE)
         return np.asarray(prior, dtype=np.float32)
 
 
@@ -208,10 +206,11 @@ def _encoded(y: Any) -> tuple[np.ndarray, np.ndarray]:
         [isinstance(label, str | Real) and label == label and label != -1 for label in y],
         dtype=bool,
     )
-    labels = np.asarray(y[labelled].tolist())
+    labels = y[labelled].tolist()
+    unique_labels(labels)  # raises if strings and numbers are mixed
     hint = "; -1, None and NaN mark examples without a label"
     with np.errstate(invalid="ignore"):  # NumPy warns of infinity before it is refused
-        classes, indices = learn_classes(labels, hint)
+        classes, indices = learn_classes(np.asarray(labels), hint)
     encoded = np.full(len(y), -1)
     encoded[labelled] = indices
     return classes, encoded
@@ -237,7 +236,8 @@ class NeighborSpreading:
         for _ in range(_N_SPREADINGS):
             spread = _ALPHA * (matrix @ spread) + start
         self.label_distributions_ = _shares(spread)
-        self._search = NearestNeighbors(n_neighbors=_N_NEIGHBORS, algorithm="brute").fit(X)
+        n_neighbors = min(_N_NEIGHBORS, len(X))
+        self._search = NearestNeighbors(n_neighbors=n_neighbors, algorithm="brute").fit(X)
         return self
 
     def predict_proba(self, X: np.ndarray) -> np.ndarray:

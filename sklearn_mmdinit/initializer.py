@@ -29,15 +29,14 @@ from .coherence import (
     check_coherence,
     coherence_of,
     fit_embedding,
-    has_graph,
-    walk_on,
+    positive_pairs,
 )
 from .networks.builder import NetworkBuilder
 from .theta0 import Theta0, checked_path, put_arrays_, set_theta0_
 from .training.checkpoint import Checkpointer, digest_of
 from .training.config import MOST_STEPS, PAPER_WEIGHTS, Config, resolve
 from .training.loop import mean_loss, train
-from .training.minibatches import PositivePairs, RowBatches
+from .training.minibatches import RowBatches
 from .training.schedule import has_converged, is_still_falling, levels_before_the_fall
 from .training.state import State
 from .training.streams import LoaderEpochs, StreamBatches
@@ -90,8 +89,8 @@ class MMDInitializer(
         ``Coherence(separation="auto")``. Time and memory of the term L_iod grow with its square;
         ``detachment_weight=0`` omits this term.
     coherence : None, "auto" or Coherence, default=None
-        Whether similar examples get similar features. "auto" stands for ``Coherence()``, with fewer
-        neighbours if there are few distinct examples. None: the paper's loss.
+        Whether similar examples get similar features. "auto" stands for ``Coherence()``.
+        None: the paper's loss.
     max_iter : int or "auto", default="auto"
         Epochs over X. "auto" without coherence: 5. "auto" with coherence: the learning rate is
         constant until the coherence loss, L_coh, stops falling, and for as many steps again if
@@ -389,10 +388,10 @@ class MMDInitializer(
         """
         learned = getattr(self, "theta0_", None) if self.warm_start else None
         X = self._validated(X, reset=learned is None)
-        coherence, device = coherence_of(self.coherence, X), torch_device(self.device)
+        coherence, device = coherence_of(self.coherence), torch_device(self.device)
         (seed,) = seeds_of(self.random_state, 1)
         n_classes = checks.n_classes_in(y, X)
-        builder, theta0 = self._network(X, n_classes, learned, seed)
+        builder, network, theta0 = self._network(X, n_classes, learned, seed)
         is_known = bool(n_classes) or self.module is not None or not checks.is_auto(self.n_classes)
         is_known |= learned is not None and self.config_.n_classes_is_known
         of_data = (len(X),) if epochs is None else (epochs.n_rows, epochs.size)
@@ -415,12 +414,14 @@ class MMDInitializer(
         embedding = fit_embedding(coherence, X, seed)
         batches: RowBatches | StreamBatches
         if epochs is None:
-            batches = self._row_batches(X, coherence, embedding, config, builder, seed)
+            pairs = positive_pairs(coherence, embedding, X, seed, self.verbose)
+            batches = RowBatches(X, config.rows_a_step, seed, builder.as_examples, pairs)
         else:
             views = coherence is not None, coherence.augmentation if coherence else None
             integers = builder.takes_integers
             batches = StreamBatches(epochs, config.rows_a_step, integers, seed, *views)
-        network = builder.network_at(state.current, device)
+        put_arrays_(network, state.current.arrays)
+        network.to(device)
         try:
             calls = keep, self.callback, autocast
             train(network, builder, batches, config, state, self.verbose, *calls)
@@ -450,10 +451,10 @@ class MMDInitializer(
         """
         check_is_fitted(self, "theta0_")
         X, builder = self._validated(X, reset=False), self._builder
-        coherence, config = coherence_of(self._coherence, X), self.config_.for_rows(len(X))
+        coherence, config = coherence_of(self._coherence), self.config_.for_rows(len(X))
         network = builder.network_at(self.theta0_, torch_device(self.device))
-        of_fit = self.embedding_, config, builder, self._seed
-        batches = self._row_batches(X, coherence, *of_fit)
+        pairs = positive_pairs(coherence, self.embedding_, X, self._seed, self.verbose)
+        batches = RowBatches(X, config.rows_a_step, self._seed, builder.as_examples, pairs)
         return -mean_loss(network, builder.info, batches, config, _FIRST_SCORE_STEP)
 
     @without_caller_settings()
@@ -518,8 +519,8 @@ class MMDInitializer(
 
     def _network(
         self, X: np.ndarray, n_classes: int | None, learned: Theta0 | None, seed: int
-    ) -> tuple[NetworkBuilder, Theta0]:
-        """The network's builder, and the weights at which training starts: those learned before.
+    ) -> tuple[NetworkBuilder, nn.Module, Theta0]:
+        """The builder, a network, and the weights at which it starts: those learned before.
 
         `n_classes` is the number of classes of the labels, None without labels.
         """
@@ -528,7 +529,7 @@ class MMDInitializer(
         factory = factories.factory_of_initializer(
             vars(self), self.n_features_in_, seed_of(seed, Purpose.WEIGHTS), n_classes
         )
-        builder, fresh = NetworkBuilder.of(factory.snapshot(), X)
+        builder, network, fresh = NetworkBuilder.of(factory.snapshot(), X)
         if not builder.takes_integers:
             checks.warn_if_unscaled(X, getattr(self, "feature_names_in_", None))
         architecture = builder.architecture
@@ -538,29 +539,10 @@ class MMDInitializer(
                 f"{architecture.n_classes} logits; make them equal, or leave n_classes at 'auto'"
             )
         if learned is None:
-            return builder, fresh
-        set_theta0_(builder.factory.build(), learned)  # raises for another network
+            return builder, network, fresh
+        set_theta0_(network, learned)  # raises for another network
         warn_if_another_scale(X, learned.row_mean, learned.row_spread)
-        return builder, learned
-
-    def _row_batches(
-        self,
-        X: np.ndarray,
-        coherence: Coherence | None,
-        embedding: Any,
-        config: Config,
-        builder: NetworkBuilder,
-        seed: int,
-    ) -> RowBatches:
-        """Mini-batches of rows X, with positive pairs if there is a coherence."""
-        pairs = None
-        if coherence is not None and config.coherence is not None:
-            walk = None
-            if has_graph(coherence):
-                walk = walk_on(coherence, embedding, X, self.verbose)
-            length = config.coherence.walk_length
-            pairs = PositivePairs(walk, length, seed, coherence.augmentation)
-        return RowBatches(X, config.rows_a_step, seed, builder.as_examples, pairs)
+        return builder, network, learned
 
     def _store(self, X: np.ndarray, state: State, network: nn.Module) -> Self:
         """Set the attributes that training gave; `network` is the one that was trained."""

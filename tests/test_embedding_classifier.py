@@ -83,6 +83,11 @@ def test_strings_without_a_label_are_none_or_nan(missing):
     assert clf.score(X, names[y].astype(str)) == numbers.score(X, y)
 
 
+def test_labels_of_two_kinds_are_refused():
+    with pytest.raises(ValueError, match="string and number"):
+        EmbeddingClassifier().fit(X[:6], np.array([1, "b", -1, 1, "b", -1], dtype=object))
+
+
 def test_it_works_in_cross_validation_and_with_frames():
     frame = pd.DataFrame(X).rename(columns=lambda i: f"unit{i}")
     clf = EmbeddingClassifier().fit(frame, partly(y, 2))

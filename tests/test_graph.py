@@ -14,7 +14,6 @@ from scipy.sparse import coo_matrix, csc_array, csr_array, random_array
 from helpers import threads
 from sklearn_mmdinit.embedding_classifier import NeighborSpreading
 from sklearn_mmdinit.graph.neighbors import (
-    count_distinct,
     distinct_rows,
     nearest_neighbors,
     neighbor_graph,
@@ -112,8 +111,7 @@ def test_distinct_rows_are_those_of_numpy(dtype):
     _, index, inverse = np.unique(X, axis=0, return_index=True, return_inverse=True)
     np.testing.assert_array_equal(first, np.sort(index))
     np.testing.assert_array_equal(first[place], index[inverse.ravel()])
-    assert [count_distinct(X, most) for most in (1, 7, 10_000)] == [1, 7, len(index)]
-    assert count_distinct(np.array([[0.0], [-0.0]]), 2) == 1
+    assert len(distinct_rows(np.array([[0.0], [-0.0]]))[0]) == 1
 
 
 class Spy(np.ndarray):

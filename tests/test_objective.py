@@ -209,7 +209,7 @@ def test_the_loss_of_a_training_is_the_objective_and_coherence():
     paper, module, info = terms_of(plain, X[:3], StepRandom(0))
     expected = paper_terms(plain, module, info, torch.from_numpy(X[:3]), StepRandom(0))
     assert_close(paper, torch.stack(expected))
-    coherent = config(batch_size=3, coherence=CoherenceConfig(2.0, 1.0, 6))
+    coherent = config(batch_size=3, coherence=CoherenceConfig(2.0, 6))
     assert coherent.term_names == (*plain.term_names, "coherence")
     assert coherent.rows_in_flight == 12 + 3 * 16
     (loss, *terms, term), module, info = terms_of(coherent, X, StepRandom(0))

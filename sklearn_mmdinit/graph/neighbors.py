@@ -44,6 +44,7 @@ def nearest_neighbors(
 ) -> np.ndarray:
     """Neighbours (n, n_neighbors) of rows X (n, p), by distances in their first components.
 
+    There are at most as many neighbours as other distinct rows.
     `n_components` is the number of components, None for all columns, or "auto": 50, but all columns
     if all rows have the same length.
 
@@ -53,11 +54,9 @@ def nearest_neighbors(
        `n_neighbors` is above 1, its first neighbour is one of them.
     """
     representatives, kind = distinct_rows(X)
-    if n_neighbors >= representatives.size:
-        raise ValueError(
-            f"X has only {representatives.size} different rows among {len(X)}, and "
-            f"{n_neighbors=} needs {n_neighbors + 1} or more. Check X, or lower n_neighbors."
-        )
+    if representatives.size == 1:
+        raise ValueError(f"all {len(X)} rows of X are equal, so that none has a neighbour; check X")
+    n_neighbors = min(n_neighbors, representatives.size - 1)
     if is_auto(n_components):
         n_components = None if have_one_length(X) else _N_COMPONENTS
     n_components = X.shape[1] if n_components is None else n_components
@@ -128,16 +127,6 @@ def _digests(X: np.ndarray) -> Iterator[bytes]:
             yield blake2b(row.data, digest_size=16).digest()
 
 
-def count_distinct(X: np.ndarray, most: int) -> int:
-    """The number of different rows of X (n, ...), or `most` if there are more."""
-    seen: set[bytes] = set()
-    for digest in _digests(X):
-        seen.add(digest)
-        if len(seen) == most:
-            break
-    return len(seen)
-
-
 def distinct_rows(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Index (m,) of the first row of each kind of equal rows, sorted; the kind (n,) of each row."""
     # Not np.unique of the rows themselves, because it copies them: 685 MB for 60,000 digits.
@@ -194,8 +183,10 @@ def principal_components(
     the solver is randomized.
     """
     n, p = X.shape
-    rows, most = np.arange(n), max(most_entries // p, 10 * n_components)
-    if n > most:  # sorted: a memory map is read from its beginning to its end
+    rows: Any = slice(None)
+    if n > (
+        most := max(most_entries // p, 10 * n_components)
+    ):  # sorted: a memory map is read from its beginning to its end
         rows = np.sort(np.random.default_rng(_SEED).choice(n, most, replace=False))
     sample = X[rows].astype(np.float64)
     mean, axes = sample.mean(axis=0), None

@@ -34,18 +34,18 @@ class NetworkBuilder:
     takes_integers: bool = False  # whether the module needs integers, not floats
 
     @classmethod
-    def of(cls, factory: ModuleFactory, X: np.ndarray) -> tuple[NetworkBuilder, Theta0]:
-        """Inspect a fresh module on rows of X (n, ...); the builder, and the module's weights."""
+    def of(cls, factory: ModuleFactory, X: np.ndarray) -> tuple[NetworkBuilder, nn.Module, Theta0]:
+        """Inspect a fresh module on rows of X (n, ...); the builder, the module, its weights."""
         module = factory.build_to_train().cpu()
         fresh, integers = fresh_theta0(factory, module, X.shape[1:]), takes_integers(module)
         pretraining_mode_(module)
-        examples = as_examples(X[np.arange(N_EXAMPLES) % len(X)], integers)
+        examples = as_examples(X[:N_EXAMPLES], integers)
         info = inspect_module(module, examples)
         architecture = replace(
             fresh.architecture, n_classes=info.n_classes, last_layer=info.last_layer
         )
         builder = cls(factory, architecture, info, integers)
-        return builder, replace(fresh, architecture=architecture)
+        return builder, module, replace(fresh, architecture=architecture)
 
     def module_at(self, theta0: Theta0) -> nn.Module:
         """A new module at theta0, on the CPU, in the mode in which the factory builds it."""

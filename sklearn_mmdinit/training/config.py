@@ -42,7 +42,6 @@ class CoherenceConfig:
     """The contrastive loss."""
 
     separation: float  # rho, the weight of unrelated pairs
-    walk_length: float  # mean number of edges of a walk
     n_pairs: int  # positive pairs a step
 
 
@@ -125,7 +124,7 @@ def resolve(
         if is_auto(separation):  # so that features separate as many groups as classes
             separation = max(n_classes / 5, 1.0) if n_classes_is_known else 2.0
         at_a_time = n_streamed or min(int(coherence.batch_size), at_a_time)
-        term = CoherenceConfig(float(separation), float(coherence.walk_length), at_a_time)
+        term = CoherenceConfig(float(separation), at_a_time)
     schedule: ByEpochs | ByCoherence
     if term is not None and chosen["max_iter"] is None:
         wanted = MOST_STEPS if n_rows is None else n_rows // _ROWS_FOR_EACH_STEP
