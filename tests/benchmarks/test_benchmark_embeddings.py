@@ -32,6 +32,7 @@ from rivals import from_embeddings as rules
 CONFIG = {"hidden_size": 6, "num_attention_heads": 2, "num_hidden_layers": 2}
 CONFIG |= {"intermediate_size": 10, "hidden_act": "gelu", "layer_norm_eps": 1e-3}
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "pay", "my", "card"]
+CONFIG |= {"vocab_size": len(WORDS), "max_position_embeddings": MAX_TOKENS}
 
 
 def random_weights():
