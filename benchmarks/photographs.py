@@ -11,9 +11,9 @@ Run the preset for a CPU (ten minutes, on a part of the images) or the one of an
     python benchmarks/photographs.py --data-dir data
     python benchmarks/photographs.py --data-dir data --preset hour --methods 'views: *' 'NT-Xent: *'
 
-The folder has ``cifar-10-batches-py`` as published, or ``cifar-10/train/CLASS`` and
-``cifar-10/test/CLASS`` with images; else OpenML is asked. Photographs of your own, all of one size,
-are in ``NAME/train/CLASS`` and ``NAME/test/CLASS``: pass ``--set NAME``.
+Images of CIFAR-10 are in the folder's ``cifar-10/train/CLASS`` and ``cifar-10/test/CLASS``; else
+OpenML is asked. Photographs of your own, all of one size, are in ``NAME/train/CLASS`` and
+``NAME/test/CLASS``: pass ``--set NAME``.
 """
 
 from collections.abc import Sequence

@@ -1,10 +1,6 @@
-"""Photographs in three channels: CIFAR-10, and any folder of images of one size.
-
-A pickle is opened only if its digest is known.
-"""
+"""Photographs in three channels: any folder of images of one size, and CIFAR-10 of OpenML."""
 
 import hashlib
-import pickle
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,17 +17,6 @@ from data.datasets import Report
 Part = tuple[np.ndarray, np.ndarray]
 """Images (n, 3, height, width) of bytes and their classes (n,)."""
 
-# Files of the training images and of the test images, with their md5.
-CIFAR_10 = (
-    {
-        "data_batch_1": "c99cafc152244af753f735de768cd75f",
-        "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
-        "data_batch_3": "54ebc095f3ab1f0389bbae665268c751",
-        "data_batch_4": "634d18415352ddfa80567beed471001a",
-        "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
-    },
-    {"test_batch": "40351d587109b95175f43aff81a1287e"},
-)
 _N_TRAIN = 50_000  # of CIFAR-10 where both parts are in one array
 
 
@@ -57,20 +42,6 @@ class Photographs:
         for array in (self.X, self.y.astype("<i8"), self.X_test, self.y_test.astype("<i8")):
             sha.update(array.tobytes())
         return sha.hexdigest()
-
-
-def _of_pickles(folder: Path, files: dict[str, str]) -> Part:
-    """Of CIFAR-10's files; a ValueError where one is not as published."""
-    parts = []
-    for name, md5 in files.items():
-        content = (folder / name).read_bytes()
-        # A check against damage; systems in FIPS mode ask to be told.
-        digest = hashlib.md5(content, usedforsecurity=False).hexdigest()
-        if digest != md5:
-            raise ValueError(f"wrong digest: {folder / name} has md5 {digest}, expected {md5}")
-        parts.append(pickle.loads(content, encoding="bytes"))
-    images = np.concatenate([part[b"data"] for part in parts])
-    return images.reshape(-1, 3, 32, 32), np.concatenate([part[b"labels"] for part in parts])
 
 
 def _of_images(folder: Path, part: str) -> Part:
@@ -102,24 +73,21 @@ def _of_openml(report: Report) -> tuple[Part, Part]:
 
 def load_photographs(name: str, data_dir: Path | None, report: Report) -> Photographs:
     """Load a set; RuntimeError where no source has it whole."""
-    places = ["cifar-10-batches-py", name] if name == "cifar-10" else [name]
-    folders = [(data_dir or Path()).expanduser() / place for place in places]
-    source = next((each for each in folders if data_dir and each.is_dir()), None)
+    folder = data_dir.expanduser() / name if data_dir else Path()
+    in_folder = data_dir is not None and folder.is_dir()
     try:
-        if source is None and name == "cifar-10":
+        if in_folder:
+            parts = _of_images(folder, "train"), _of_images(folder, "test")
+        elif name == "cifar-10":
             parts = _of_openml(report)
-        elif source is None:
-            raise FileNotFoundError("it is in no folder that was named")
-        elif source.name == name:
-            parts = _of_images(source, "train"), _of_images(source, "test")
         else:
-            parts = _of_pickles(source, CIFAR_10[0]), _of_pickles(source, CIFAR_10[1])
+            raise FileNotFoundError("it is in no folder that was named")
     except (OSError, ValueError) as error:
-        hint = f"; name a folder that holds {' or '.join(places)} with --data-dir"
-        raise RuntimeError(f"{name}: {error}{hint if source is None else ''}") from error
+        hint = "" if in_folder else f"; name a folder that holds {name} with --data-dir"
+        raise RuntimeError(f"{name}: {error}{hint}") from error
     (X, y), (X_test, y_test) = parts
-    where = f"the folder {source.name}" if source else "fetch_openml"
-    return Photographs(name, X, y.astype(np.int64), X_test, y_test.astype(np.int64), where)
+    source = f"the folder {name}" if in_folder else "fetch_openml"
+    return Photographs(name, X, y.astype(np.int64), X_test, y_test.astype(np.int64), source)
 
 
 # Pairs of them for ``mmd_init_``

@@ -22,14 +22,6 @@ from rivals.from_views import fixmatch_loss, nt_xent, optimise
 # Files
 
 
-def test_a_file_of_another_digest_is_not_opened(tmp_path):
-    path = tmp_path / "cifar-10-batches-py" / "data_batch_1"
-    path.parent.mkdir()
-    path.write_bytes(b"no pickle")
-    with pytest.raises(RuntimeError, match=r"wrong digest: .*data_batch_1 has md5"):
-        load_photographs("cifar-10", tmp_path, print)
-
-
 def test_a_folder_of_images_of_one_size_is_a_set(tmp_path):
     files = {"train/b/1": 3, "train/a/1": 1, "train/c/1": 5, "test/c/1": 2, "test/b/1": 4}
     for name, value in files.items():
