@@ -13,9 +13,8 @@ What was done is kept; (0.4, 1) is not learned again where ``mnist_tasks.py --pr
 """
 
 from collections.abc import Sequence
-from typing import Any
 
-from protocol import command, studies
+from protocol import studies
 from reporting.tables import publish
 
 NAMES = ("degeneracy_weight", "detachment_weight")
@@ -24,18 +23,9 @@ SETTINGS = [dict(zip(NAMES, pair, strict=True)) for pair in PAIRS]
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = command.command_parser(__file__, __doc__)
-    studies.add_appendix_options(parser, n_perturbations=256)
-    options = parser.parse_args(argv)
-    with command.refusing(parser):
-        appendix = studies.prepare_appendix(options)
-    cells: list[tuple[int, dict[str, Any], dict[str, Any]]] = []
-    for run in range(options.runs):
-        cells.append((run, dict.fromkeys(NAMES), studies.FRESH))
-        cells += [(run, changes, changes) for changes in SETTINGS]
-    with command.resumable(parser):
-        results = appendix.measure("degeneracies", cells)
-    publish(parser, options, results, ["degeneracies"])
+    cells: list[studies.Cell] = [(dict.fromkeys(NAMES), studies.FRESH)]
+    cells += [(changes, changes) for changes in SETTINGS]
+    publish(*studies.run_appendix(__file__, __doc__, argv, cells, K=256), ["degeneracies"])
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ import math
 from collections.abc import Sequence
 from itertools import product
 
-from protocol import command, studies
+from protocol import studies
 from reporting.tables import publish
 
 SQUARED_SCALES = (0.2, 0.5, 1.0, 2.0)
@@ -24,22 +24,14 @@ WEIGHTS = (0.2, 0.4, 1.0)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = command.command_parser(__file__, __doc__)
-    studies.add_appendix_options(parser, n_perturbations=128)
-    options = parser.parse_args(argv)
-    with command.refusing(parser):
-        appendix = studies.prepare_appendix(options)
     cells = [
         (
-            run,
             {"squared_scale": square, "degeneracy_weight": weight},
             {"perturbation_scale": math.sqrt(square), "degeneracy_weight": weight},
         )
-        for run, square, weight in product(range(options.runs), SQUARED_SCALES, WEIGHTS)
+        for square, weight in product(SQUARED_SCALES, WEIGHTS)
     ]
-    with command.resumable(parser):
-        results = appendix.measure("scale_and_weight", cells)
-    publish(parser, options, results, ["scale_and_weight"])
+    publish(*studies.run_appendix(__file__, __doc__, argv, cells, K=128), ["scale_and_weight"])
 
 
 if __name__ == "__main__":

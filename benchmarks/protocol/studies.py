@@ -2,8 +2,10 @@
 
 import argparse
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,6 +34,9 @@ METHOD = "xavier/fcn/ours"
 FRESH: dict[str, Any] = {"max_iter": 0}
 """The change that leaves the weights as pre-training begins from them."""
 
+Cell = tuple[dict[str, Any], dict[str, Any]]
+"""What a record says of a setting, and the changed parameters."""
+
 
 def _percent(ratios: np.ndarray) -> dict[str, float]:
     """Mean and std over mini-batches."""
@@ -58,25 +63,16 @@ def measure_ratios(
     }
 
 
-def _other_than_paper(changes: Mapping[str, Any]) -> dict[str, Any]:
-    """The changes without the paper's own values, which have one name in files: "auto"."""
-    return {name: value for name, value in changes.items() if value != PAPER.get(name)}
-
-
 @dataclass(frozen=True)
 class Appendix(Bench):
     """Unlabelled images, and theta0 learned from them with other values of some parameters."""
 
-    def measure(
-        self, name: str, cells: Iterable[tuple[int, dict[str, Any], dict[str, Any]]]
-    ) -> dict[str, Any]:
-        """What a command writes of cells: the run, the record's head and the changed parameters.
-
-        A cell that is in the log of this name is not measured again.
-        """
+    def measure(self, name: str, cells: Sequence[Cell]) -> dict[str, Any]:
+        """What a command writes of the cells in every run; those in its log are not repeated."""
         log, keys, seed = Log(self.options.output / f"{name}.jsonl"), [], int(self.options.seed)
-        for run, head, changes in cells:
-            other = _other_than_paper(changes)
+        for run, (head, changes) in product(range(self.options.runs), cells):
+            # The paper's own values have one name in files: "auto".
+            other = {name: value for name, value in changes.items() if value != PAPER.get(name)}
             initializer: Any = initializer_of(METHOD, self.network, random_state=self.seed_of(run))
             initializer.set_params(**other)
             keys.append(digest_of([fit_key(initializer, self.X_digest), N_BATCHES, seed]))
@@ -113,22 +109,27 @@ class Appendix(Bench):
         }
 
 
-def add_appendix_options(parser: argparse.ArgumentParser, n_perturbations: int) -> None:
-    """Add what every command of the appendix can be asked for."""
+def run_appendix(
+    file: str, doc: str | None, argv: Sequence[str] | None, cells: Sequence[Cell], K: int
+) -> tuple[argparse.ArgumentParser, argparse.Namespace, dict[str, Any]]:
+    """Measure the cells in every run of a command, which has K networks a step by default.
+
+    Its parser, its options and what it writes.
+    """
+    parser = command.command_parser(file, doc)
     add = parser.add_argument
     add("--runs", type=command.positive, default=1, help="each from its own seed; default: 1")
     networks = "perturbed networks a step of the pre-training; default: %(default)s"
-    two, K = command.at_least(2), n_perturbations
-    add("--n-perturbations", type=two, default=K, metavar="K", help=networks)
+    add("--n-perturbations", type=command.at_least(2), default=K, metavar="K", help=networks)
     passes = "epochs of the pre-training; default: as many as make the paper's 9,375 steps"
     add("--epochs", type=command.positive, help=passes)
     command.add_network_options(parser)
-
-
-def prepare_appendix(options: argparse.Namespace) -> Appendix:
-    """Load the images, those to learn from alone."""
-    dataset, images = load_scaled(options)
-    X = images[: len(dataset.y_train)]
+    options = parser.parse_args(argv)
+    with command.refusing(parser):
+        dataset, images = load_scaled(options)
+    X = images[: len(dataset.y_train)]  # those to learn from alone
     epochs = options.epochs or round(PAPER_STEPS / (len(X) // BATCH_SIZE))
     network = replace(NetworkSettings.of(options), epochs=epochs)
-    return Appendix(dataset, X, network, (), {}, options)
+    appendix = Appendix(dataset, X, network, (), {}, options)
+    with command.resumable(parser):
+        return parser, options, appendix.measure(Path(file).stem, cells)
