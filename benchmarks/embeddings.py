@@ -76,9 +76,8 @@ def main(argv: Sequence[str] | None = None) -> None:
             for record in records:
                 log.append(record)
     scores = [log.records[key] for *_, keys in cells for key in keys.values()]
-    settings = {name: getattr(options, name) for name in ("draws", "seed", "n_labels")}
     measured = {
-        "settings": settings | {"methods": methods},
+        "settings": {"methods": methods},
         "sets": [entry for _, entry in found],
         **pack_draws(scores, range(options.draws), ("accuracy", "seconds")),
     }

@@ -47,7 +47,6 @@ NETWORKS: dict[str, tuple[dict[str, Any], int]] = {
 """Of each set of images what the initializer is given, and how many theta0s the seeds share."""
 EMBEDDINGS = ("banking77", "clinc150", "scenes")
 N_IMAGES, N_EMBEDDINGS = 10_000, 3_000  # to choose from; each seed draws its own embeddings
-FIGURES = ("accuracy", "found")
 BUDGETS, OF_RANDOM = (1, 2, 5), (1, 2, 3, 5, 10, 20)
 """Labels, in multiples of the number of classes; more to say how many a better choice saves."""
 
@@ -119,12 +118,8 @@ def of_encoder(name: str, options: argparse.Namespace, seed: int, say: Any) -> P
         return float(EmbeddingClassifier().fit(X, labels).score(whole.X_test, whole.y_test))
 
     of = [FORM, name, N_EMBEDDINGS, whole.X_digest, whole.test_digest, deciding_versions()]
-    return Pool(
-        dict.fromkeys(["features", "few features"], X),
-        y,
-        accuracy,
-        digest_of([*of, code_digest(without=frozenset())]),
-    )
+    key = digest_of([*of, code_digest(without=frozenset())])
+    return Pool(dict.fromkeys(["features", "few features"], X), y, accuracy, key)
 
 
 def outcomes(pool: Pool, choice: str, seed: int) -> Iterator[dict[str, Any]]:
@@ -166,10 +161,8 @@ def main(argv: Sequence[str] | None = None) -> None:
                     log.append({"key": key, "cells": [*outcomes(pool, choice, seed)]})
                 same = {"set": name, "draw": seed, "method": choice}
                 scores += [same | cell for cell in log.records[key]["cells"]]
-    measured = {
-        "settings": {"choices": choices},
-        **pack_draws(scores, seeds, ("accuracy", "found")),
-    }
+    packed = pack_draws(scores, seeds, ("accuracy", "found"))
+    measured = {"settings": {"choices": choices}, **packed}
     publish(parser, options, measured, ["first_labels", "first_labels_gains"])
 
 

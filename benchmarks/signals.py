@@ -189,16 +189,14 @@ def main(argv: Sequence[str] | None = None) -> None:
         | {"classes": int(data.y.max()) + 1, "smallest class": int(np.bincount(data.y).min())}
         for data in sets
     ]
-    settings = {"draws": options.draws, "seed": options.seed, "n_labels": options.n_labels}
     scores = [log.records[key] for key in keys]
     measured = {
-        "settings": settings | {"methods": methods, "most": MOST, "aeon": version("aeon")},
+        "settings": {"methods": methods, "most": MOST, "aeon": version("aeon")},
         "sets": about,
         **pack_draws(scores, range(options.draws), ("accuracy", "seconds")),
     }
-    publish(
-        parser, options, measured, ["signals", "signals_gains", "signals_by_set", "signals_others"]
-    )
+    kinds = ["signals", "signals_gains", "signals_by_set", "signals_others"]
+    publish(parser, options, measured, kinds)
 
 
 if __name__ == "__main__":

@@ -50,10 +50,8 @@ class Task:
     draws: list[tuple[np.ndarray, np.ndarray]]
 
 
-def labelled_and_other(
-    y: np.ndarray, seed: int, n_labels: int, draws: int
-) -> list[tuple[np.ndarray, np.ndarray]]:
-    splitter = StratifiedShuffleSplit(draws, train_size=n_labels, random_state=seed)
+def splits(y: np.ndarray, seed: int, few: dict[str, int]) -> list[tuple[np.ndarray, np.ndarray]]:
+    splitter = StratifiedShuffleSplit(few["draws"], train_size=few["n_labels"], random_state=seed)
     return [*splitter.split(y, y)]
 
 
@@ -61,7 +59,7 @@ def digits_task(seed: int) -> Task:
     """Every image without a label is a test image, and is learned from too."""
     X, y = load_digits(return_X_y=True)
     images = (X / 16 - 0.3).astype(np.float32).reshape(-1, 1, 8, 8)
-    return Task(images, y, len(y), labelled_and_other(y, seed, **DIGITS))
+    return Task(images, y, len(y), splits(y, seed, DIGITS))
 
 
 def images_task(dataset: Dataset, seed: int, n_images: int, few: dict[str, int]) -> Task:
@@ -69,7 +67,7 @@ def images_task(dataset: Dataset, seed: int, n_images: int, few: dict[str, int])
     X, X_test = standardize(dataset)
     pool = np.random.default_rng(seed).permutation(len(X))[:n_images]
     y, test = dataset.y_train[pool], np.arange(len(X_test)) + len(pool)
-    draws = [(train, test) for train, _ in labelled_and_other(y, seed, **few)]
+    draws = [(train, test) for train, _ in splits(y, seed, few)]
     rows, classes = np.concatenate([X[pool], X_test]), np.concatenate([y, dataset.y_test])
     return Task(rows, classes, len(pool), draws)
 

@@ -121,11 +121,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     with command.resumable(parser):
         for w in NETWORK_WIDTHS:
-            keep(
-                1,
-                f"784-{w}-{w}-{w}-2",
-                tail_points(theory.perturbation_std((784, w, w, w, 2)), seed),
-            )
+            std = theory.perturbation_std((784, w, w, w, 2))
+            keep(1, f"784-{w}-{w}-{w}-2", tail_points(std, seed))
         for d in N_CLASSES:
             keep(2, f"d = {d}", class_points(X, d, seed))
         for n in WIDTHS:

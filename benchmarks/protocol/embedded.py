@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from hashlib import sha256
 from importlib.metadata import version
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -110,21 +111,15 @@ METHODS: dict[str, Callable[[Draw], np.ndarray]] = {
     "logistic, C = 100": rules.logistic,
     "prototypes": rules.prototypes,
     "self-training": rules.self_training,
-    **{
-        f"label spreading, {alpha:g}{words}": partial(
-            rules.label_spreading, alpha=alpha, equal_masses=bool(words)
-        )
-        for words in ("", ", equal masses")
-        for alpha in ALPHAS
-    },
-    **{
-        f"soft k-means, {scale:g}{words}": partial(
-            rules.soft_kmeans, scale=scale, equal_sizes=bool(words)
-        )
-        for words in ("", ", equal sizes")
-        for scale in SCALES
-    },
 }
+for words, alpha in product(("", ", equal masses"), ALPHAS):
+    METHODS[f"label spreading, {alpha:g}{words}"] = partial(
+        rules.label_spreading, alpha=alpha, equal_masses=bool(words)
+    )
+for words, scale in product(("", ", equal sizes"), SCALES):
+    METHODS[f"soft k-means, {scale:g}{words}"] = partial(
+        rules.soft_kmeans, scale=scale, equal_sizes=bool(words)
+    )
 
 
 # Records

@@ -47,8 +47,7 @@ class ConvNet(nn.Module):
         x = nn.functional.max_pool2d(self.norm1(self.conv1(x)).relu(), 2)
         x = nn.functional.max_pool2d(self.norm2(self.conv2(x)).relu(), 2)
         x = self.drop(self.fc1(x.flatten(1)).relu())
-        logits: torch.Tensor = self.fc2(x)
-        return logits
+        return self.fc2(x)
 
 
 def _convolution(n_in: int, n_out: int, stride: int = 1) -> nn.Sequential:

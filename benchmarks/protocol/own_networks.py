@@ -36,8 +36,7 @@ class Patches(nn.Module):
         self.places = nn.Parameter(0.02 * torch.randn(16, width))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        patches: torch.Tensor = self.embed(x).flatten(2).mT + self.places
-        return patches
+        return self.embed(x).flatten(2).mT + self.places
 
 
 class WithPlaces(nn.Module):
@@ -69,8 +68,7 @@ class UNet(nn.Module):
         fine = self.down(x).relu()
         coarse = self.bottom(nn.functional.max_pool2d(fine, 2)).relu()
         x = self.out(torch.cat([fine, self.up(coarse)], dim=1)).relu()
-        logits: torch.Tensor = self.head(x.flatten(1))
-        return logits
+        return self.head(x.flatten(1))
 
 
 class RowsGRU(nn.Module):
@@ -82,8 +80,7 @@ class RowsGRU(nn.Module):
         self.head = nn.Linear(width, 10)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        logits: torch.Tensor = self.head(self.gru(x[:, 0])[0][:, -1])
-        return logits
+        return self.head(self.gru(x[:, 0])[0][:, -1])
 
 
 def _conv(n_in: int, n_out: int) -> nn.Conv2d:
@@ -124,14 +121,9 @@ NETWORKS: dict[str, Callable[[], nn.Module]] = {
     "ResNet, mean over pixels": lambda: _residual(nn.AdaptiveAvgPool2d(1), 1),
     "transformer, mean over patches": lambda: _transformer(Patches(32)),
     "set of pixels, mean over them": lambda: nn.Sequential(
-        *(
-            WithPlaces(torch.cartesian_prod(AXIS, AXIS)),
-            nn.Linear(3, 64),
-            nn.ReLU(),
-            nn.Linear(64, 64),
-            nn.ReLU(),
-        ),
-        *(MeanOverPositions(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10)),
+        *(WithPlaces(torch.cartesian_prod(AXIS, AXIS)), nn.Linear(3, 64), nn.ReLU()),
+        *(nn.Linear(64, 64), nn.ReLU(), MeanOverPositions()),
+        *(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10)),
     ),
     "set of rows, mean over them": lambda: nn.Sequential(
         *(WithPlaces(AXIS[:, None]), nn.Linear(9, 64), nn.GELU(), nn.Linear(64, 64), nn.GELU()),

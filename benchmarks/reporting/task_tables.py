@@ -192,12 +192,7 @@ TASK_TABLES: dict[str, Callable[[Results], Table]] = {
 # Every row there is, whichever file it is in
 
 # Tasks, labelled images and seeds are the same in all of them; a later file has the last word.
-FILES = (
-    "mnist-full.json",
-    "mnist-rivals.json",
-    "mnist-more-rivals.json",
-    "mnist-image-rivals.json",
-)
+FILES = "mnist-full.json", "mnist-rivals.json", "mnist-more-rivals.json", "mnist-image-rivals.json"
 
 
 @cache

@@ -40,8 +40,7 @@ class Draw:
     @property
     def class_sums(self) -> np.ndarray:
         """Sums (n_classes, width) of the labelled rows of each class."""
-        sums: np.ndarray = np.eye(self.n_classes, dtype=self.X.dtype)[self.y].T @ self.X
-        return sums
+        return np.eye(self.n_classes, dtype=self.X.dtype)[self.y].T @ self.X
 
 
 _last_search: dict[str, np.ndarray] = {}

@@ -44,8 +44,7 @@ class RandomLabels(BaseEstimator):  # type: ignore[misc]
             module__init=self.init,
         )
         X = np.zeros((self.n_classes, n_features), dtype=np.float32)
-        theta0: Theta0 = classifier.fit(X, np.arange(self.n_classes)).theta0_
-        return theta0
+        return classifier.fit(X, np.arange(self.n_classes)).theta0_
 
     def _batches(self, X: np.ndarray) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """Whole mini-batches of every epoch in an order of its own, with random labels."""

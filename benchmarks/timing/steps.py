@@ -21,9 +21,8 @@ from timing.textbook import FORMS, TextbookStep
 
 def timed(action: Callable[[], Any], device: str | torch.device = "cpu") -> float:
     """Seconds that an action takes, a GPU's outstanding work included."""
-    wait: Callable[[], None] = lambda: None  # noqa: E731
-    if torch.device(device).type == "cuda":
-        wait = torch.cuda.synchronize
+    is_cuda = torch.device(device).type == "cuda"
+    wait: Callable[[], Any] = torch.cuda.synchronize if is_cuda else lambda: None
     wait()
     start = time.perf_counter()
     action()

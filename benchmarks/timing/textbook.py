@@ -16,12 +16,9 @@ Network = list[torch.Tensor]
 SCALE, DEGENERACY_WEIGHT = math.sqrt(0.5), 0.4
 
 
-def _normals(network: Network, K: int, generator: torch.Generator) -> Network:
-    return [torch.randn(K, *w.shape, generator=generator, device=w.device) for w in network]
-
-
-def _copies(network: Network, normals: Network) -> Network:
+def _copies(network: Network, K: int, generator: torch.Generator) -> Network:
     """theta0 + epsilon: std s / sqrt(n_in) for a weight, s / sqrt(n_out) for a bias."""
+    normals = (torch.randn(K, *w.shape, generator=generator, device=w.device) for w in network)
     return [w + SCALE / math.sqrt(w.shape[-1]) * e for w, e in zip(network, normals, strict=True)]
 
 
@@ -120,7 +117,7 @@ class TextbookStep:
         K = self.n_perturbations
         U = torch.empty(K, len(self.network[-1]), device=X.device)
         U = U.exponential_(generator=self.generator)
-        copies = _copies(self.network, _normals(self.network, K, self.generator))
+        copies = _copies(self.network, K, self.generator)
         loss = textbook_loss(self.network, X, copies, U / U.sum(1, keepdim=True), self.form)
         self.optimizer.zero_grad()
         torch.autograd.backward(loss)
