@@ -40,14 +40,14 @@ class Coherence(BaseEstimator):
     A positive pair is two similar examples: an example and one that a random walk on the
     nearest-neighbour graph of the unlabelled data reaches, or two views of one example (see
     `n_neighbors`). Let C be the cosine similarity of the last hidden activations of two examples,
-    centred and with negative values damped. With :math:`i \to i^+` a positive pair and
-    :math:`i \not\sim j` any other pair the loss is
+    centred and, after a ReLU, with negative values damped. With :math:`i \to i^+` a positive pair
+    and :math:`i \not\sim j` any other pair the loss is
 
     .. math:: L_{coh} = 1 - E_i [C_{i i^+}] + \rho \, E_{i \not\sim j} [C_{ij}^2].
 
-    This is the spectral contrastive loss [1]_ on nearly non-negative features [2]_. It is not part
-    of Lee & Cho (2023), the paper that :class:`MMDInitializer` follows; their terms are added if
-    their weights are set above 0.
+    This is the spectral contrastive loss [1]_, after a ReLU on nearly non-negative features [2]_.
+    It is not part of Lee & Cho (2023), the paper that :class:`MMDInitializer` follows; their terms
+    are added if their weights are set above 0.
 
     Parameters
     ----------

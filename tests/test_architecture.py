@@ -123,13 +123,13 @@ def n_code_lines(path):
 
 # Files and folders -> the most lines of code that they have together.
 BUDGET = {
-    "initializer.py": 329,
+    "initializer.py": 315,
     "classifiers.py": 291,
     "fine_tuning": 378,
     "warm_start.py": 107,
     "embedding_classifier.py": 107,
-    "coherence.py graph": 393,
-    "objective.py losses": 406,
+    "coherence.py graph": 388,
+    "objective.py losses": 407,
     "networks": 770,
     "training": 747,
     "theta0.py": 196,
@@ -150,9 +150,9 @@ def test_each_place_keeps_its_budget(places):
 def test_the_whole_package_keeps_its_budget():
     files = [PUBLIC, *FILES]
     assert len(files) <= 45
-    assert sum(map(n_code_lines, files)) <= 4749
+    assert sum(map(n_code_lines, files)) <= 4730
     texts = [path.read_text() for path in files]
-    assert sum(len(text.splitlines()) for text in texts) <= 8271
+    assert sum(len(text.splitlines()) for text in texts) <= 8258
     nodes = [node for text in texts for node in ast.walk(ast.parse(text))]
     calls = [node.func for node in nodes if isinstance(node, ast.Call)]
     assert sum(isinstance(node, ast.Raise) for node in nodes) <= 82

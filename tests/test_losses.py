@@ -348,15 +348,18 @@ def test_a_class_that_is_detached_from_the_input_counts(norm, sampler):
 def cosines(H):
     """C of activations, written out."""
     G = H - H.mean(dim=0)
-    G = torch.where(G > 0, G, 0.2 * G)
+    if (H >= 0).all():
+        G = torch.where(G > 0, G, 0.2 * G)
     return nn.functional.cosine_similarity(G[:, None], G[None, :], dim=-1)
 
 
-def test_features_are_what_lies_above_the_mean_at_any_scale_and_place():
+@pytest.mark.parametrize("positive", [False, True])
+def test_features_are_differences_from_the_mean_at_any_scale_and_place(positive):
     H = normal(10, 4)
+    H, sign = (H.exp(), 1.0) if positive else (H, -1.0)  # shifts keep the sign
     expected = coherence(H)
-    for scale, shift in ((1e-3, 0.0), (1.0, 100.0), (1e3, -5.0)):
-        scaled = (scale * (H + shift)).requires_grad_()
+    for scale, shift in ((1e-3, 0.0), (1.0, 100.0), (1e3, 5.0)):
+        scaled = (scale * (H + sign * shift)).requires_grad_()
         found = coherence(scaled)
         torch.testing.assert_close(found.detach(), expected, rtol=1e-4, atol=1e-4)
         (gradient,) = torch.autograd.grad(found, scaled)
@@ -366,9 +369,10 @@ def test_features_are_what_lies_above_the_mean_at_any_scale_and_place():
     assert gradient.isfinite().all()
 
 
+@pytest.mark.parametrize("activation", [torch.tanh, torch.relu])
 @pytest.mark.parametrize("width", [4, 30])
-def test_coherence_is_the_mean_over_pairs_written_out(width):
-    H, n = normal(10, width), 5
+def test_coherence_is_the_mean_over_pairs_written_out(width, activation):
+    H, n = activation(normal(10, width)), 5
     C = cosines(H)
     # Of different examples: neither one row twice nor the two of a pair.
     between = [C[i, j] ** 2 for i, j in np.ndindex(C.shape) if i % n != j % n]

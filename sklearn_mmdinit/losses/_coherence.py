@@ -1,31 +1,31 @@
-r"""Coherence, L_coh: a spectral contrastive loss on nearly non-negative features.
+r"""Coherence, L_coh: a spectral contrastive loss, on nearly non-negative features after a ReLU.
 
 This term is not the paper's; the docstring of ``Coherence`` says what it is for.
 
-Let h be the last hidden activations of an input. Its feature vector holds what lies above their
-mean over the inputs, and a fifth of what lies below; C is the cosine similarity:
+Let h be the last hidden activations of an input. Its feature vector is h minus the mean over the
+inputs; C is the cosine similarity:
 
-.. math:: g_i = \mathrm{LeakyReLU}_{0.2} (h_i - \bar h), \qquad
+.. math:: g_i = \mathrm{LeakyReLU}_a (h_i - \bar h), \qquad
           C_{ij} = \frac{\langle g_i, g_j \rangle}{\| g_i \| \| g_j \|} .
 
 The part that all activations share can exceed their differences a hundredfold, for instance in
-networks that average over pixels; it does not count here. Features that are not negative are
-orthogonal only if no unit is active in both, so that units come to mark clusters of inputs. With a
-slope of 0 nothing would train how far below the mean an activation lies.
+networks that average over pixels; it does not count here. The slope a is 1, but 0.2 if no
+activation is negative, as after a ReLU. Then a value below the mean only says that a unit is off.
+Features that are hardly ever negative are orthogonal only if no unit is on in both, so that units
+come to mark clusters of inputs. With a slope of 0 nothing would train how far below the mean an
+activation lies.
 """
 
 from __future__ import annotations
 
 import torch
 from torch import nn
-from torch.nn.functional import leaky_relu
 
 from .._base.environment import full_precision, in_single_precision
 from .._base.validation import check_argument, numbers
 from ._shared import Piece, with_gradient
 
-# Slope below the mean, chosen among 0, 0.1, 0.2, 0.3 and 1 on held-out images and the digits. For a
-# transformer by two views 1 is far better.
+# Slope below the mean after a ReLU, chosen among 0, 0.1, 0.2, 0.3 and 1 on held-out images.
 _SLOPE = 0.2
 # Squared norms are at least this share of their mean. Without this, the norm of an input whose
 # activations are the mean would be 0.
@@ -34,16 +34,17 @@ _LEAST = 1e-6
 
 @full_precision()
 def coherence(H: torch.Tensor, separation: float = 2.0) -> torch.Tensor:
-    r"""Spectral contrastive loss of positive pairs, on nearly non-negative features (L_coh).
+    r"""Spectral contrastive loss of positive pairs (L_coh).
 
     .. math:: 1 - E_i [C_{i i^+}] + \rho \, E_{i \not\sim j} [C_{ij}^2].
 
-    :math:`C_{ij}` is the cosine similarity of :math:`\mathrm{LeakyReLU}_{0.2} (h_i - \bar h)` and
-    :math:`\mathrm{LeakyReLU}_{0.2} (h_j - \bar h)`, where h are activations and :math:`\bar h` is
-    their mean over the inputs. This is the spectral contrastive loss [1]_ on features that are
-    hardly ever negative [2]_. With the two ends of random walks on a graph as positive pairs, its
-    minimiser describes the clusters of the graph; a larger separation :math:`\rho` tells more of
-    them apart. Two augmentations of each example may serve as pairs instead.
+    :math:`C_{ij}` is the cosine similarity of :math:`h_i - \bar h` and :math:`h_j - \bar h`, where
+    h are activations and :math:`\bar h` is their mean over the inputs. If no activation is
+    negative, as after a ReLU, negative entries of the differences are first multiplied by 0.2. This
+    is the spectral contrastive loss [1]_, after a ReLU on features that are hardly ever negative
+    [2]_. With the two ends of random walks on a graph as positive pairs, its minimiser describes
+    the clusters of the graph; a larger separation :math:`\rho` tells more of them apart. Two
+    augmentations of each example may serve as pairs instead.
 
     Parameters
     ----------
@@ -91,7 +92,9 @@ def coherence(H: torch.Tensor, separation: float = 2.0) -> torch.Tensor:
             "torch.cat([first, second])"
         )
     H = in_single_precision(H)
-    G = leaky_relu(H - H.mean(dim=0), _SLOPE)
+    slope = torch.where(H.detach().amin() < 0.0, 1.0, _SLOPE)
+    G = H - H.mean(dim=0)
+    G = torch.where(G < 0.0, slope * G, G)
     squared = G.square().sum(dim=1, keepdim=True)
     squared = torch.maximum(squared, _LEAST * squared.detach().mean() + _LEAST**2)
     # If squares overflow float32 this gives NaN, which the training reports; rsqrt would give 0.
