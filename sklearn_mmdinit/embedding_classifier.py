@@ -150,7 +150,7 @@ class EmbeddingClassifier(ClassifierMixin, BaseEstimator):
             stays 0.
         y : array-like of shape (n_samples,)
             Labels, numbers or strings, of at least two classes. -1 marks an example without a
-            label. With string labels, use None or NaN in an array of dtype object.
+            label. With string labels, use "-1", or None or NaN in an array of dtype object.
 
         Returns
         -------
@@ -203,8 +203,7 @@ def _encoded(y: Any) -> tuple[np.ndarray, np.ndarray]:
     """Sorted classes, and the index (n,) of each example's class; -1 if it has no label."""
     y = column_or_1d(np.asarray(array_of(y), dtype=object), warn=True)
     labelled = np.array(
-        [isinstance(label, str | Real) and label == label and label != -1 for label in y],
-        dtype=bool,
+        [isinstance(v, str | Real) and v == v and v not in (-1, "-1") for v in y], dtype=bool
     )
     labels = y[labelled].tolist()
     unique_labels(labels)  # raises if strings and numbers are mixed

@@ -72,8 +72,8 @@ def test_neither_the_length_of_rows_nor_their_order_counts():
     assert_allclose(shuffled, proba, atol=1e-3)
 
 
-@pytest.mark.parametrize("missing", [None, np.nan, pd.NA])
-def test_strings_without_a_label_are_none_or_nan(missing):
+@pytest.mark.parametrize("missing", [None, np.nan, pd.NA, "-1"])
+def test_strings_without_a_label_are_none_nan_or_minus_one(missing):
     few = partly(y, 2)
     numbers = EmbeddingClassifier().fit(X, few)
     names = np.array([*"abcdef", missing], dtype=object)

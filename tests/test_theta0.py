@@ -130,7 +130,7 @@ class Other(Conv):
         (lambda: MLP(3, (5, 4), 2), None),
         (
             lambda: MLP(3, (5, 4), 2, activation="tanh"),
-            "MLP with activation='relu', but the module here is .*'tanh'",
+            "MLP, .* activation='relu', but the module here is .*'tanh'",
         ),
     ],
 )
