@@ -7,7 +7,6 @@ import math
 from copy import copy
 from dataclasses import replace
 from numbers import Integral
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -33,7 +32,7 @@ from .coherence import (
 )
 from .networks.builder import NetworkBuilder
 from .theta0 import Theta0, checked_path, put_arrays_, set_theta0_
-from .training.checkpoint import Checkpointer, digest_of
+from .training.checkpoint import resumed
 from .training.config import MOST_STEPS, PAPER_WEIGHTS, Config, resolve
 from .training.loop import mean_loss, train
 from .training.minibatches import RowBatches
@@ -394,37 +393,33 @@ class MMDInitializer(
         builder, network, theta0 = self._network(X, n_classes, learned, seed)
         is_known = bool(n_classes) or self.module is not None or not checks.is_auto(self.n_classes)
         is_known |= learned is not None and self.config_.n_classes_is_known
-        of_data = (len(X),) if epochs is None else (epochs.n_rows, epochs.size)
-        config = resolve(vars(self), coherence, builder.info.n_classes, is_known, *of_data)
+        n_rows, n_streamed = (len(X), None) if epochs is None else (epochs.n_rows, epochs.size)
+        config = resolve(
+            vars(self), coherence, builder.info.n_classes, is_known, n_rows, n_streamed
+        )
         if coherence is not None:
             builder.known_last_layer()  # raises without a last linear layer
             check_augmentation(coherence, X, config.rows_a_step, builder.as_examples, device)
             if not config.has_paper_terms:
                 theta0 = builder.with_head_of_zeros(theta0)
-        state, keep = State(seed, theta0), None
-        if self.checkpoint is not None:
-            # The same rows have the same hash in any layout. Rows in C order are not copied.
-            rows = np.ascontiguousarray(X, X.dtype.newbyteorder("="))
-            weights = theta0.architecture.to_json(), dict(theta0.arrays)
-            settings = vars(config), vars(coherence) if coherence else {}, str(autocast)
-            n_views = 0 if epochs is None else epochs.n_views
-            digest = digest_of(rows, *of_data, n_views, seed, *weights, *settings)
-            keep = Checkpointer(Path(self.checkpoint), digest)
-            state = keep.first_state(state)
-        embedding = fit_embedding(coherence, X, seed)
+        stream = epochs and (epochs.n_rows, epochs.size, epochs.n_views)
+        settings = config, coherence and vars(coherence), stream, str(autocast)
+        state, keep = resumed(self.checkpoint, State(seed, theta0), X, *settings)
+        embedding, size = fit_embedding(coherence, X, seed), config.rows_a_step
         batches: RowBatches | StreamBatches
         if epochs is None:
             pairs = positive_pairs(coherence, embedding, X, seed, self.verbose)
-            batches = RowBatches(X, config.rows_a_step, seed, builder.as_examples, pairs)
+            batches = RowBatches(X, size, seed, builder.as_examples, pairs)
         else:
-            views = coherence is not None, coherence.augmentation if coherence else None
-            integers = builder.takes_integers
-            batches = StreamBatches(epochs, config.rows_a_step, integers, seed, *views)
+            augmentation = None if coherence is None else coherence.augmentation
+            batches = StreamBatches(
+                epochs, size, builder.takes_integers, seed, coherence is not None, augmentation
+            )
         put_arrays_(network, state.current.arrays)
         network.to(device)
+        options: dict[str, Any] = {"keep": keep, "callback": self.callback, "autocast": autocast}
         try:
-            calls = keep, self.callback, autocast
-            train(network, builder, batches, config, state, self.verbose, *calls)
+            train(network, builder, batches, config, state, self.verbose, **options)
         finally:
             if keep is not None:
                 keep.write_at_end()

@@ -123,7 +123,7 @@ def n_code_lines(path):
 
 # Files and folders -> the most lines of code that they have together.
 BUDGET = {
-    "initializer.py": 315,
+    "initializer.py": 321,
     "classifiers.py": 291,
     "fine_tuning": 378,
     "warm_start.py": 107,
@@ -131,7 +131,7 @@ BUDGET = {
     "coherence.py graph": 388,
     "objective.py losses": 407,
     "networks": 770,
-    "training": 747,
+    "training": 755,
     "theta0.py": 196,
     "mmd_init.py transforms.py": 357,
     "_base": 640,

@@ -91,6 +91,23 @@ class Checkpointer:
         return State(**kept["state"] | theta0s)
 
 
+def resumed(
+    path: Any, fresh: State, X: np.ndarray, *settings: Any
+) -> tuple[State, Checkpointer | None]:
+    """The state to train from, and the checkpointer that keeps it; None without a path.
+
+    This is the state in the file, if it exists, else the fresh one. An error is raised if the file
+    is of a training from other weights, on other rows X (n, ...), or with other settings.
+    """
+    if path is None:
+        return fresh, None
+    # The same rows have the same hash in any layout. Rows in C order are not copied.
+    rows = np.ascontiguousarray(X, X.dtype.newbyteorder("="))
+    weights = fresh.current.architecture.to_json(), dict(fresh.current.arrays)
+    checkpointer = Checkpointer(Path(path), digest_of(fresh.seed, weights, rows, settings))
+    return checkpointer.first_state(fresh), checkpointer
+
+
 class _Hasher(NumpyHasher):
     """Hashes tensors by their values, whose pickles differ between processes.
 
