@@ -561,13 +561,16 @@ class MMDInitializer(
         loss, where = self.best_loss_, "in the best window"
         if config.coherence and self.history_:
             loss, where = self.loss_curve_[-1], "in the last window"
-        drowned = self.history_ and self.history_[-1].get("detachment", 0.0) > _DROWNS
-        remedy = "detachment_weight=0, because the term L_iod outweighs the others, as it often "
-        remedy += "does in deep networks"
-        if diverged := self.history_ and loss > _DIVERGED * max(state.first_loss, 1.0):
+        remedy = ""
+        if self.history_ and self.history_[-1].get("detachment", 0.0) > _DROWNS:
+            remedy = (
+                "detachment_weight=0, because the term L_iod outweighs the others, as it often "
+            )
+            remedy += "does in deep networks"
+        if self.history_ and loss > _DIVERGED * max(state.first_loss, 1.0):
             remedy = f"a smaller learning_rate_init than {config.learning_rate_init}"
             remedy += ", or standardize X"
-        if drowned or diverged:
+        if remedy:
             warn_user(
                 f"Pre-training may have failed: the loss began at {state.first_loss:.3g} and is "
                 f"{loss:.3g} {where}; try {remedy}",
@@ -579,9 +582,10 @@ class MMDInitializer(
         """Whether L_coh has stopped falling, at a low value; a warning unless it has."""
         config = self.config_
         levels = levels_before_the_fall(state, config.schedule.n_steps(state), config.window)
-        # Fewer steps are too few to judge, or the training is not over.
-        if (converged := has_converged(levels)) or len(levels) < 2:
-            return converged
+        if len(levels) < 2:  # these are too few to judge, or the training is not over
+            return False
+        if has_converged(levels):
+            return True
         auto = "'auto' or " * (state.step < MOST_STEPS and not checks.is_auto(self.max_iter))
         longer = f"max_iter={auto}{2 * self.n_iter_}"
         # No epoch of the stream has ended, and perhaps none ever does.
