@@ -217,14 +217,15 @@ def _logits_and_tapped(
     """Logits of a pass of rows (n, ...), and the pre-activations (n, ...) before the last one."""
     tapped: list[torch.Tensor] = []
     latest: Any = None  # what the last pre-activation was handed on as
-    norms, remaining = set(batch_norms(module)), iter(statistics)
+    remaining = iter(statistics)
 
-    def tap(layer: Any, args: Any, output: Any) -> Any:
+    def by_statistics(norm: nn.Module, args: Any, output: torch.Tensor) -> torch.Tensor:
+        channels = (1, -1, *[1] * (args[0].ndim - 2))
+        factor, shift = factor_and_shift(norm, *next(remaining))
+        return (args[0] * factor.view(channels) + shift.view(channels)).to(output.dtype)
+
+    def tap(layer: nn.Module, args: Any, output: torch.Tensor) -> torch.Tensor:
         nonlocal latest
-        if layer in norms:
-            channels = (1, -1, *[1] * (args[0].ndim - 2))
-            factor, shift = factor_and_shift(layer, *next(remaining))
-            output = (args[0] * factor.view(channels) + shift.view(channels)).to(output.dtype)
         if isinstance(layer, NORMALIZATIONS):
             # An activation in place hands on the same tensor, but raises its version.
             if args[0] is not latest or latest._version:
@@ -239,7 +240,8 @@ def _logits_and_tapped(
         return latest
 
     watched = [part for part in module.modules() if isinstance(part, (*TAPPED, *NORMALIZATIONS))]
-    with hooked(watched, tap), _Hardsigmoid():
+    # A layer's hooks run in this order, and the second gets what the first returned.
+    with hooked(batch_norms(module), by_statistics), hooked(watched, tap), _Hardsigmoid():
         logits = module(rows.clone())
     return logits, tapped[:-1]
 
