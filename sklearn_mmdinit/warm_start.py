@@ -16,7 +16,7 @@ from ._base.mlp import MLP
 from ._base.module_factory import ModuleFactory, factory_of_initializer
 from ._base.validation import add_error_context, shortened
 from .initializer import MMDInitializer
-from .networks.builder import fresh_theta0, module_to_train, takes_integers
+from .networks.builder import fresh_theta0, module_to_train, needs_integers
 from .networks.info import own_parameters
 from .theta0 import Architecture, Theta0, set_theta0_, theta0_in
 
@@ -130,7 +130,7 @@ def start_from(source: Source, factory: ModuleFactory, X: Any, n_classes: int) -
     # A parametrization changes the layer's class.
     if not own_parameters(module, head) or type(module.get_submodule(head)) is not nn.Linear:
         head = ""
-    return Start(factory, architecture, source, learned or fresh, head, takes_integers(module))
+    return Start(factory, architecture, source, learned or fresh, head, needs_integers(module))
 
 
 def check_columns(source: Source, X: Any) -> None:

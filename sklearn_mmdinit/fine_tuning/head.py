@@ -20,7 +20,7 @@ from torch.utils.data import Subset
 from .._base.environment import array_of
 from .._base.module_factory import uncompiled
 from .._base.validation import check_argument, shortened, warn_if_unscaled, warn_user
-from ..networks.builder import examples_for, hidden_of, takes_integers
+from ..networks.builder import examples_for, hidden_of, needs_integers
 from ..networks.info import N_EXAMPLES, inspect_logits, own_parameters
 from .net import Net, Rows
 
@@ -135,7 +135,7 @@ def linear_probe_(module: nn.Module, X: Any, y: Any) -> nn.Module:
     check_argument("module", module, nn.Module)
     net, classes = copy.deepcopy(uncompiled(module)).eval(), np.asarray(array_of(y))
     rows = check_array(array_of(X), dtype=None, allow_nd=True)
-    if not takes_integers(net):
+    if not needs_integers(net):
         warn_if_unscaled(rows)
     n_classes, head = inspect_logits(net, examples_for(net, rows[:N_EXAMPLES]))
     if not own_parameters(net, head):

@@ -37,9 +37,9 @@ class NetworkBuilder:
     def of(cls, factory: ModuleFactory, X: np.ndarray) -> tuple[NetworkBuilder, nn.Module, Theta0]:
         """Inspect a fresh module on rows of X (n, ...); the builder, the module, its weights."""
         module = factory.build_to_train().cpu()
-        fresh, integers = fresh_theta0(factory, module, X.shape[1:]), takes_integers(module)
+        fresh, integers = fresh_theta0(factory, module, X.shape[1:]), needs_integers(module)
         pretraining_mode_(module)
-        examples = as_examples(X[:N_EXAMPLES], integers)
+        examples = to_tensor(X[:N_EXAMPLES], integers)
         info = inspect_module(module, examples)
         architecture = replace(
             fresh.architecture, n_classes=info.n_classes, last_layer=info.last_layer
@@ -75,7 +75,7 @@ class NetworkBuilder:
 
     def as_examples(self, X: np.ndarray) -> torch.Tensor:
         """A copy of rows as a tensor on the CPU, in the type that the module takes."""
-        return as_examples(X, self.takes_integers)
+        return to_tensor(X, self.takes_integers)
 
     def hidden(self, network: nn.Module, X: np.ndarray) -> np.ndarray:
         """Inputs (n, n_units) of the last linear layer of a network, in evaluation mode."""
@@ -107,19 +107,19 @@ def hidden_of(network: nn.Module, layer: str, X: np.ndarray) -> np.ndarray:
 
 def examples_for(network: nn.Module, X: np.ndarray) -> torch.Tensor:
     """A copy of rows in the type, the precision and on the device that a network takes."""
-    examples, like = as_examples(X, takes_integers(network)), next(network.parameters(), None)
+    examples, like = to_tensor(X, needs_integers(network)), next(network.parameters(), None)
     if like is None:
         return examples
     return examples.to(like if examples.is_floating_point() else like.device)
 
 
-def takes_integers(module: nn.Module) -> bool:
+def needs_integers(module: nn.Module) -> bool:
     """Whether a module has an embedding layer, which needs integers and not floats."""
     return any(isinstance(part, EMBEDDINGS) for part in module.modules())
 
 
 @cast_to_float32()
-def as_examples(X: np.ndarray, integers: bool) -> torch.Tensor:
+def to_tensor(X: np.ndarray, integers: bool) -> torch.Tensor:
     """A copy of rows as a CPU tensor: int64 if `integers` and X has integers, else float32."""
     stay_integers = integers and np.asarray(X).dtype.kind in "iu"
     # A copy: rows may be read-only memory maps.
@@ -145,7 +145,7 @@ def module_to_train(factory: ModuleFactory, X: Any) -> tuple[nn.Module, Theta0]:
     module = factory.build_to_train()
     rows = X[:N_EXAMPLES].toarray() if issparse(X) else X[:N_EXAMPLES]
     fresh = fresh_theta0(factory, module, rows.shape[1:])
-    examples = as_examples(rows, takes_integers(module))
+    examples = to_tensor(rows, needs_integers(module))
     n_classes, last_layer = inspect_logits(module.cpu().eval(), examples)
     architecture = replace(fresh.architecture, n_classes=n_classes, last_layer=last_layer)
     return module, replace(fresh, architecture=architecture)
