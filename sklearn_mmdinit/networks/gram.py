@@ -7,10 +7,10 @@ pre-activations. The columns of this noise are independent, and each is N(0, C) 
 
 L Z with a standard normal Z (B, n_out) has the same distribution, jointly over the mini-batch. The
 backward pass uses the most likely epsilon that gives the noise,
-:math:`E^T = (s^2 / n_{in}) H^T C^{-1} L Z`. The loss depends on epsilon only through the noise, and
-the most likely epsilon is also their mean, because epsilon is Gaussian. So the gradient is that of
-the functional sampler, averaged over all epsilon that give the same noise in every layer: it is
-unbiased, and its variance is not larger.
+:math:`E^T = (s^2 / n_{in}) H^T C^{-1} L Z`. The loss depends on epsilon only through the noise.
+Given the noise, the mean of epsilon is this most likely one, because epsilon is Gaussian. So the
+gradient is that of the functional sampler, averaged over all epsilon that give the same noise in
+every layer: it is unbiased, and its variance is not larger.
 
 In a later layer with few inputs and many rows the sampler draws epsilon itself, because epsilon has
 fewer entries than the noise, and C is singular.
@@ -83,9 +83,8 @@ def gram_layers(module: nn.Module) -> list[Any]:
     if not linears or linears[-1] != len(layers) - 1:
         return []
     before, after = layers[: linears[0]], layers[linears[0] :]
-    known_types = all(type(layer) in (*_ELEMENTWISE, nn.Flatten) for layer in before) and all(
-        type(layer) in (*_ELEMENTWISE, nn.Linear, nn.BatchNorm1d) for layer in after
-    )
+    known_before = all(type(layer) in (*_ELEMENTWISE, nn.Flatten) for layer in before)
+    known_after = all(type(layer) in (*_ELEMENTWISE, nn.Linear, nn.BatchNorm1d) for layer in after)
     flat_rows = all((f.start_dim, f.end_dim) == (1, -1) for f in before if type(f) is nn.Flatten)
     draws = any(isinstance(layer, _DRAWING) and layer.training for layer in before)
     own_forward = any("forward" in vars(layer) for layer in (module, *layers))
@@ -93,7 +92,8 @@ def gram_layers(module: nn.Module) -> list[Any]:
     norms = [id(layer) for layer in after if type(layer) is nn.BatchNorm1d]
     parameters = [id(p) for layer in layers for p in layer._parameters.values() if p is not None]
     used_once = all(len(set(ids)) == len(ids) for ids in (norms, parameters))
-    return layers if known_types and flat_rows and used_once and not (own_forward or draws) else []
+    is_served = known_before and known_after and flat_rows and used_once
+    return layers if is_served and not (own_forward or draws) else []
 
 
 def _flat(module: nn.Module) -> Iterator[nn.Module]:

@@ -129,11 +129,11 @@ def _last_layer(module: nn.Module, outputs: _Outputs, logits: torch.Tensor) -> s
 
 def own_parameters(module: nn.Module, layer: str) -> tuple[str, ...]:
     """Names of a layer's parameters; none if one is frozen or shared, or there is no layer."""
-    parameters = list(module.get_submodule(layer).parameters())
+    parameters = list(module.get_submodule(layer).parameters()) if layer else []
     identities = {id(parameter) for parameter in parameters}
     every = module.named_parameters(remove_duplicate=False)
     names = tuple(name for name, parameter in every if id(parameter) in identities)
-    is_own = layer and all(name.rpartition(".")[0] == layer for name in names)
+    is_own = all(name.rpartition(".")[0] == layer for name in names)
     return names if is_own and all(p.requires_grad for p in parameters) else ()
 
 

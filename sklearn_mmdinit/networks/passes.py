@@ -152,7 +152,7 @@ def hidden_activations(module: nn.Module, X: torch.Tensor, last_layer: str) -> t
 
 
 def update_running_statistics(module: nn.Module, X: torch.Tensor) -> Statistics:
-    """Update running statistics by a pass of X, if the module has such state; those of X."""
+    """Update running statistics by a pass of X, if there are any; return the statistics of X."""
     statistics: list[tuple[torch.Tensor, torch.Tensor]] = []
 
     def note(norm: nn.Module, args: Any, output: Any) -> None:
