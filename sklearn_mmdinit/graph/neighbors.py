@@ -44,9 +44,9 @@ def nearest_neighbors(
 ) -> np.ndarray:
     """Neighbours (n, n_neighbors) of rows X (n, p), by distances in their first components.
 
-    There are at most as many neighbours as other distinct rows.
-    `n_components` is the number of components, None for all columns, or "auto": 50, but all columns
-    if all rows have the same length.
+    There are at most as many neighbours as other distinct rows. `n_components` is the number of
+    components, None for all columns, or "auto": 50, but all columns if all rows have the same
+    length.
 
     1. Equal rows form a kind. One row of each kind is kept.
     2. For the kept rows, neighbours among the kept rows are searched, exactly or approximately.
@@ -132,7 +132,7 @@ def distinct_rows(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     # Not np.unique of the rows themselves, because it copies them: 685 MB for 60,000 digits.
     digests = np.fromiter(_digests(X), dtype="V16", count=len(X))
     _, first_row, kind = np.unique(digests, return_index=True, return_inverse=True)
-    order = np.argsort(first_row)
+    order = np.argsort(first_row)  # np.unique sorts kinds by their hashes
     return first_row[order], np.argsort(order)[kind]
 
 
@@ -146,10 +146,10 @@ def share_neighbors(neighbors: np.ndarray, kind: np.ndarray) -> np.ndarray:
     by_kind = np.argsort(kind, kind="stable").astype(np.int32)  # equal rows are side by side
     sizes = np.bincount(kind)
     first = np.cumsum(sizes) - sizes  # where each kind begins in `by_kind`
-    # A neighbour stands for all rows of its kind. Of these, row i links to the one at place
-    # i mod size.
-    near_kinds, row = neighbors[kind], np.arange(kind.size)[:, None]
-    shared = by_kind[first[near_kinds] + row % sizes[near_kinds]]
+    # A neighbour stands for all rows of its kind. Row i links to the one at place i mod size.
+    near_kinds = neighbors[kind]
+    place = np.arange(kind.size)[:, None] % sizes[near_kinds]
+    shared = by_kind[first[near_kinds] + place]
     if neighbors.shape[1] > 1:
         next_equal = np.empty_like(by_kind)
         next_equal[by_kind[:-1]] = by_kind[1:]
@@ -170,10 +170,7 @@ def have_one_length(X: np.ndarray) -> bool:
 
 
 def principal_components(
-    X: np.ndarray,
-    n_components: int = _N_COMPONENTS,
-    *,
-    most_entries: int = 50_000_000,
+    X: np.ndarray, n_components: int = _N_COMPONENTS, *, most_entries: int = 50_000_000
 ) -> np.ndarray:
     """First principal components (n, n_components) of rows (n, p), in float32.
 
@@ -184,9 +181,8 @@ def principal_components(
     """
     n, p = X.shape
     rows: Any = slice(None)
-    if n > (
-        most := max(most_entries // p, 10 * n_components)
-    ):  # sorted: a memory map is read from its beginning to its end
+    most = max(most_entries // p, 10 * n_components)
+    if n > most:  # sorted: a memory map is read from its beginning to its end
         rows = np.sort(np.random.default_rng(_SEED).choice(n, most, replace=False))
     sample = X[rows].astype(np.float64)
     mean, axes = sample.mean(axis=0), None

@@ -22,7 +22,8 @@ class Walk:
     first: np.ndarray  # first edge of each row, intp (n,)
     degrees: np.ndarray  # number of edges of each row, float64 (n,)
     kept: np.ndarray  # probability that a drawn edge is kept, float64 (n_edges,)
-    ends_of_edges: np.ndarray  # row where the alias of each edge leads, then the edge itself
+    # Row where the alias of edge e leads, at 2 e, and where the edge itself leads, at 2 e + 1.
+    ends_of_edges: np.ndarray  # int32 (2 n_edges,)
 
     @classmethod
     def on(cls, graph: csr_array) -> Walk:
@@ -53,7 +54,7 @@ class Walk:
         # The longest walks come first, so that those still moving are a slice.
         order = np.argsort(-length, kind="stable")
         draw, current = (np.cumsum(length) - length)[order], starts.ravel()[order]
-        n_moving = length.size - np.cumsum(np.bincount(length))  # after each number of steps
+        n_moving = length.size - np.cumsum(np.bincount(length))  # after 0, 1, 2, ... steps
         for n in n_moving[:-1]:
             rows = current[:n]
             position = uniform.take(draw[:n]) * self.degrees.take(rows)
@@ -72,9 +73,12 @@ def _alias_table(
 ) -> tuple[np.ndarray, np.ndarray]:
     """For each edge (n_edges,), the probability that it is kept, and the number of its alias.
 
-    A row's weights are scaled to mean 1. The light edges, below 1, come first. A sweep over the row
-    fills each light edge up to 1 by the heavy edge at hand, which becomes its alias; once this
-    heavy edge is itself below 1, the next one fills it. Each round does this for all rows at once.
+    1. A row's weights are scaled to mean 1 and sorted: light edges, below 1, before heavy ones.
+    2. The first heavy edge fills light edges up to 1, one after the other. It becomes their alias,
+       and loses what they lack.
+    3. Once it is itself below 1, the next heavy edge fills it in the same way, and goes on.
+
+    Each round of the loop fills one edge in every row.
     """
     rows = np.repeat(np.arange(degrees.size), degrees)
     scaled = weights / np.maximum.reduceat(weights, first)[rows]
@@ -91,18 +95,18 @@ def _alias_table(
         giver = by_weight[heavy[active]]
         fills = left[active] >= 1.0
         # Rows whose heavy edge still has at least 1: it fills the next light edge.
-        here = active[fills]
-        edge = by_weight[light[here]]
+        row = active[fills]
+        edge = by_weight[light[row]]
         kept[edge], alias[edge] = scaled[edge], giver[fills]
-        left[here] -= 1.0 - scaled[edge]
-        light[here] += 1
+        left[row] -= 1.0 - scaled[edge]
+        light[row] += 1
         # The others: the next heavy edge fills this one.
-        here = active[~fills]
-        heavy[here] += 1
-        is_last = heavy[here] == end[here]  # of rounding alone: its edge is kept always
-        here, edge = here[~is_last], giver[~fills][~is_last]
-        kept[edge], alias[edge] = left[here], by_weight[heavy[here]]
-        left[here] += scaled[alias[edge]] - 1.0
+        row = active[~fills]
+        heavy[row] += 1
+        is_last = heavy[row] == end[row]  # of rounding alone: its edge is kept always
+        row, edge = row[~is_last], giver[~fills][~is_last]
+        kept[edge], alias[edge] = left[row], by_weight[heavy[row]]
+        left[row] += scaled[alias[edge]] - 1.0
         unfilled = (light < last_light) | (left < 1.0)
         active = active[(unfilled & (heavy < end))[active]]
     return kept, alias
