@@ -63,11 +63,11 @@ class Coherence(BaseEstimator):
         takes one of its mini-batches instead.
     n_neighbors : int, default=10
         Number of nearest neighbours of each example in the graph; capped at the number of other
-        distinct examples. With 0 there is no graph: a
-        positive pair is two augmentations of one example, as for photographs, whose neighbours by
-        pixels rarely share a class. Then `augmentation` is needed, `graph` and `embedding` must be
-        None, and `walk_length` and `n_components` have no effect. At most
-        one duplicate of an example is its neighbour, and none if `n_neighbors` is 1.
+        distinct examples. With 0 there is no graph: a positive pair is two augmentations of one
+        example, as for photographs, whose neighbours by pixels rarely share a class. Then
+        `augmentation` is needed, `graph` and `embedding` must be None, and `walk_length` and
+        `n_components` have no effect. At most one duplicate of an example is its neighbour, and
+        none if `n_neighbors` is 1.
         From 100,000 distinct examples on, ``pynndescent`` (the extra ``neighbors``) does the search
         if it is installed: nearly exactly, and much faster after half a minute of compiling.
     n_components : int, None or "auto", default="auto"
@@ -166,11 +166,13 @@ class Coherence(BaseEstimator):
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Get parameters; `deep` adds the parameters of estimators among the values."""
         params: dict[str, Any] = super().get_params(deep=False)
-        own = {n: v for n, v in params.items() if deep and isinstance(v, BaseEstimator)}
-        return params | {f"{n}__{k}": v for n, p in own.items() for k, v in p.get_params().items()}
+        for name, value in [*params.items()]:
+            if deep and isinstance(value, BaseEstimator):
+                params |= {f"{name}__{part}": v for part, v in value.get_params().items()}
+        return params
 
     def __sklearn_clone__(self) -> Self:
-        return deepcopy(self, {id(self.embedding): clone(self.embedding, safe=False)})
+        return deepcopy(self, memo={id(self.embedding): clone(self.embedding, safe=False)})
 
 
 def coherence_of(value: Any) -> Coherence | None:
