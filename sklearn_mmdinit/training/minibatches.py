@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import count
+from itertools import chain, count, islice
 
 import numpy as np
 import torch
-from sklearn.utils import gen_batches
 
 from .._base.environment import own_generators
 from .._base.random_streams import Purpose, generator_of, permutation, seed_of
@@ -79,14 +78,17 @@ class RowBatches:
         return self.as_examples(self.pairs.gathered(self.X, order, first_step))
 
     def mini_batches(
-        self, order: np.ndarray, first_step: int, device: torch.device
+        self, orders: Iterable[np.ndarray], step: int, device: torch.device
     ) -> Iterator[torch.Tensor]:
-        """Mini-batches (B, ...) on a device, of the rows (n, size) of n steps."""
-        augmentation = self.pairs.augmentation if self.pairs else None
-        for steps in gen_batches(len(order), self.most_steps_at_a_time):
-            step = first_step + steps.start
-            for number, batch in enumerate(self.gathered(order[steps], step).to(device), step):
-                yield augmented(augmentation, batch, self.seed, number)
+        """Mini-batches (B, ...) on a device, of the rows (size,) of each step; `step` is the first.
+
+        Those of many steps are gathered together, because it is faster to draw their walks at once.
+        """
+        augmentation, remaining = self.pairs.augmentation if self.pairs else None, iter(orders)
+        while together := [*islice(remaining, self.most_steps_at_a_time)]:
+            for batch in self.gathered(np.stack(together), step).to(device):
+                yield augmented(augmentation, batch, self.seed, step)
+                step += 1
 
     def from_(
         self, epoch: int, n_done: int, step: int, device: torch.device
@@ -96,13 +98,10 @@ class RowBatches:
         The first `n_done` mini-batches of the first epoch are left out; `step` is the number of the
         first step.
         """
-        # Epochs of few steps are gathered together: to draw walks for more steps at once is faster.
-        n_together = max(self.most_steps_at_a_time // self.steps_an_epoch, 1)
-        for first in count(epoch, n_together):
-            order = np.concatenate([self.order(first + i) for i in range(n_together)])[n_done:]
-            for i, batch in enumerate(self.mini_batches(order, step, device), n_done + 1):
-                yield batch, i % self.steps_an_epoch == 0
-            step, n_done = step + len(order), 0
+        orders = islice(chain.from_iterable(map(self.order, count(epoch))), n_done, None)
+        batches = self.mini_batches(orders, step, device)
+        for number, batch in enumerate(batches, n_done + 1):
+            yield batch, number % self.steps_an_epoch == 0
 
 
 def augmented(
