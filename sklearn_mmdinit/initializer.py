@@ -393,10 +393,8 @@ class MMDInitializer(
         builder, network, theta0 = self._network(X, n_classes, learned, seed)
         is_known = bool(n_classes) or self.module is not None or not checks.is_auto(self.n_classes)
         is_known |= learned is not None and self.config_.n_classes_is_known
-        n_rows, n_streamed = (len(X), None) if epochs is None else (epochs.n_rows, epochs.size)
-        config = resolve(
-            vars(self), coherence, builder.info.n_classes, is_known, n_rows, n_streamed
-        )
+        n_rows, n_loaded = (len(X), None) if epochs is None else (epochs.n_rows, epochs.size)
+        config = resolve(vars(self), coherence, builder.info.n_classes, is_known, n_rows, n_loaded)
         if coherence is not None:
             builder.known_last_layer()  # raises without a last linear layer
             check_augmentation(coherence, X, config.rows_a_step, builder.as_examples, device)

@@ -87,7 +87,7 @@ class Checkpointer:
                 "module, call torch.manual_seed before building it), or pass another path"
             )
         weights = {name: kept["state"][name] for name in ("current", "best")}
-        theta0s = {n: w and replace(fresh.current, arrays=w) for n, w in weights.items()}
+        theta0s = {n: replace(fresh.current, arrays=w) if w else None for n, w in weights.items()}
         return State(**kept["state"] | theta0s)
 
 
@@ -121,9 +121,9 @@ class _Hasher(NumpyHasher):
             source = value.__qualname__
             with suppress(OSError):  # a function of a console has none
                 source = inspect.getsource(value)
-            held = inspect.getclosurevars(value).nonlocals.items()
-            others = {name: v for name, v in held if v is not value}
-            return list, ([source, value.__defaults__, value.__kwdefaults__, others],)
+            closure = inspect.getclosurevars(value).nonlocals
+            held = {name: other for name, other in closure.items() if other is not value}
+            return list, ([source, value.__defaults__, value.__kwdefaults__, held],)
         return NotImplemented
 
 

@@ -72,9 +72,9 @@ class Config:
     @property
     def term_names(self) -> tuple[str, ...]:
         """Names of what :func:`sklearn_mmdinit.training.loop.loss_terms` returns."""
-        names = ["loss", *(("uniformity", "degeneracy") if self.has_paper_terms else ())]
-        names += ["detachment"] if self.detachment_weight else []
-        return (*names, *(["coherence"] if self.coherence else []))
+        names = ["loss"] + ["uniformity", "degeneracy"] * self.has_paper_terms
+        names += ["detachment"] * bool(self.detachment_weight)
+        return tuple(names + ["coherence"] * (self.coherence is not None))
 
     @property
     def window(self) -> int:
@@ -94,9 +94,9 @@ class Config:
 
     def for_rows(self, n_rows: int) -> Config:
         """These settings for a mini-batch of at most `n_rows`."""
-        term = self.coherence and replace(
-            self.coherence, n_pairs=min(self.coherence.n_pairs, n_rows)
-        )
+        term = self.coherence
+        if term is not None:
+            term = replace(term, n_pairs=min(term.n_pairs, n_rows))
         return replace(self, batch_size=min(self.batch_size, n_rows), coherence=term)
 
 
@@ -106,25 +106,27 @@ def resolve(
     n_classes: int,
     n_classes_is_known: bool,
     n_rows: int | None,
-    n_streamed: int | None = None,
+    n_loaded: int | None = None,
 ) -> Config:
     """Settings for valid parameters of an MMDInitializer; `coherence` is None or a Coherence.
 
-    `n_rows` is None if it is not known; `n_streamed` is the size of a loader's mini-batches, or
-    None if rows are not streamed.
+    `n_rows` is None if it is not known; `n_loaded` is the size of a loader's mini-batches, or None
+    if rows are not streamed. One of the two is known.
     """
     defaults: dict[str, Any] = dict(_PAPER if coherence is None else _COHERENT)
     chosen = {
         name: default if is_auto(parameters[name]) else parameters[name]
         for name, default in defaults.items()
     }
-    term, at_a_time = None, n_streamed or n_rows or 0  # the most rows of a step
+    most_rows = n_loaded or n_rows or 0  # of a step
+    term = None
     if coherence is not None:
         separation = coherence.separation
         if is_auto(separation):  # so that features separate as many groups as classes
             separation = max(n_classes / 5, 1.0) if n_classes_is_known else 2.0
-        at_a_time = n_streamed or min(int(coherence.batch_size), at_a_time)
-        term = CoherenceConfig(float(separation), at_a_time)
+        # The paper's terms take first inputs of these pairs.
+        most_rows = n_loaded or min(int(coherence.batch_size), most_rows)
+        term = CoherenceConfig(float(separation), n_pairs=most_rows)
     schedule: ByEpochs | ByCoherence
     if term is not None and chosen["max_iter"] is None:
         wanted = MOST_STEPS if n_rows is None else n_rows // _ROWS_FOR_EACH_STEP
@@ -137,7 +139,7 @@ def resolve(
         n_classes_is_known=n_classes_is_known,
         learning_rate_init=float(chosen["learning_rate_init"]),
         schedule=schedule,
-        batch_size=min(int(chosen["batch_size"]), at_a_time),
+        batch_size=min(int(chosen["batch_size"]), most_rows),
         n_perturbations=int(chosen["n_perturbations"]),
         perturbation_scale=float(parameters["perturbation_scale"]),
         **{name: float(chosen[name]) for name in PAPER_WEIGHTS},

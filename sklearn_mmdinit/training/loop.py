@@ -23,7 +23,7 @@ from .config import COHERENCE_WEIGHT, Config
 from .cuda_graph import RecordedStep
 from .minibatches import RowBatches
 from .schedule import rate_factor
-from .state import State
+from .state import Moments, State
 from .streams import StreamBatches
 
 # What Adam keeps for each parameter, besides the number of steps.
@@ -50,7 +50,8 @@ def loss_terms(
         H = hidden_activations(network, X, info.last_layer)
         L_coh = losses.coherence(H, config.coherence.separation)
         weighted = COHERENCE_WEIGHT * L_coh + SCALE_WEIGHT * scale_penalty(H)
-        terms = [weighted + terms[0], *terms[1:], L_coh] if terms else [weighted, L_coh]
+        total = weighted + terms[0] if terms else weighted
+        terms = [total, *terms[1:], L_coh]
     return torch.stack([term for term in terms if term is not None])
 
 
@@ -231,7 +232,7 @@ def _adam(
     return optimizer
 
 
-def _moments(network: nn.Module, optimizer: torch.optim.Adam) -> dict[str, list[np.ndarray]]:
+def _moments(network: nn.Module, optimizer: torch.optim.Adam) -> Moments:
     return {
         name: [array_of(optimizer.state[parameter][key]).copy() for key in _MOMENTS]
         for name, parameter in network.named_parameters()

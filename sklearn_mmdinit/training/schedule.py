@@ -54,7 +54,7 @@ class ByCoherence:
         """Steps of the whole training: `most` until L_coh has stopped falling."""
         levels = state.levels
         for n in range(2, len(levels) + 1):
-            n_windows = 2 * n if levels[n - 1] <= _CLUSTERED else n
+            n_windows = 2 * n if levels[n - 1] <= _CLUSTERED else n  # of constant rate
             total = round(n_windows * self.window / _CONSTANT_SHARE)
             if total >= self.fewest and has_converged(levels[:n]):
                 return min(total, self.most)
@@ -74,7 +74,9 @@ def rate_factor(step: int, n_steps: int | None) -> float:
 
 def levels_before_the_fall(state: State, n_steps: int | None, window: int) -> list[float]:
     """Means of L_coh before the rate fell, in a training of `n_steps`; empty if it has not."""
-    fell_at = state.step if n_steps is None else int(_CONSTANT_SHARE * n_steps) + 1
+    if n_steps is None:
+        return []
+    fell_at = int(_CONSTANT_SHARE * n_steps) + 1
     return state.levels[: fell_at // window] if state.step > fell_at else []
 
 

@@ -12,6 +12,9 @@ from sklearn.exceptions import ConvergenceWarning
 from .._base.validation import warn_user
 from ..theta0 import Theta0
 
+# Adam's two moments of each parameter, by its name.
+Moments = dict[str, list[np.ndarray]]
+
 
 @dataclass
 class State:
@@ -19,8 +22,7 @@ class State:
 
     seed: int
     current: Theta0
-    # Adam's moments, by the parameters' names.
-    moments: dict[str, list[np.ndarray]] = field(default_factory=dict)
+    moments: Moments = field(default_factory=dict)
     step: int = 0
     n_epochs: int = 0  # epochs that have ended
     steps_in_epoch: int = 0  # steps of the epoch that has not
@@ -40,11 +42,7 @@ class State:
             self.n_epochs += 1
 
     def end_window(
-        self,
-        means: Mapping[str, float],
-        current: Theta0,
-        moments: dict[str, list[np.ndarray]],
-        is_whole: bool,
+        self, means: Mapping[str, float], current: Theta0, moments: Moments, is_whole: bool
     ) -> None:
         """Record the means over a window; only a whole window may be the best one."""
         self.history.append({"step": self.step, **means})

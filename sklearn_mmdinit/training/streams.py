@@ -61,9 +61,10 @@ class LoaderEpochs:
 
     def of(self, epoch: int) -> Iterator[Views]:
         """The views of each mini-batch of an epoch; the first epoch can be read only once."""
-        while epoch == 0 and self._read:
-            yield self._read.popleft()  # its memory can then be freed
-        yield from self._rest if epoch == 0 else self._pass(epoch)
+        if epoch > 0:
+            return self._pass(epoch)
+        read = (self._read.popleft() for _ in range(len(self._read)))  # frees their memory
+        return chain(read, self._rest)
 
     def _pass(self, epoch: int) -> Iterator[Views]:
         generator = getattr(self._loader, "generator", None)
@@ -75,10 +76,8 @@ class LoaderEpochs:
             numbers = range(len(self._loader))  # the stream beneath may have no end
         for number in numbers:
             seed = seed_of(self._seed, Purpose.LOADER, epoch, number)
-            context = (
-                f"data={self.name} cannot be read, in mini-batch {number} of epoch {epoch + 1}"
-            )
-            with add_error_context(context), own_generators(seed, further):
+            where = f"data={self.name} cannot be read, in mini-batch {number} of epoch {epoch + 1}"
+            with add_error_context(where), own_generators(seed, further):
                 batches = iter(self._loader) if batches is None else batches
                 if (item := next(batches, _END)) is _END:
                     break
@@ -127,7 +126,8 @@ class StreamBatches:
     @property
     def steps_an_epoch(self) -> int | None:
         """Steps of an epoch, by the rows of a pass; None if they are not known."""
-        return self.epochs.n_rows and max(self.epochs.n_rows // self.size, 1)
+        n_rows = self.epochs.n_rows
+        return None if n_rows is None else max(n_rows // self.size, 1)
 
     def from_(
         self, epoch: int, n_done: int, step: int, device: torch.device
