@@ -39,8 +39,7 @@ class NetworkBuilder:
         module = factory.build_to_train().cpu()
         fresh, integers = fresh_theta0(factory, module, X.shape[1:]), needs_integers(module)
         pretraining_mode_(module)
-        examples = to_tensor(X[:N_EXAMPLES], integers)
-        info = inspect_module(module, examples)
+        info = inspect_module(module, to_tensor(X[:N_EXAMPLES], integers))
         architecture = replace(
             fresh.architecture, n_classes=info.n_classes, last_layer=info.last_layer
         )

@@ -108,11 +108,7 @@ def _flat(module: nn.Module) -> Iterator[nn.Module]:
 
 
 def gram_logits(
-    layers: Sequence[Any],
-    X: torch.Tensor,
-    n_copies: int,
-    scale: float,
-    random: StepRandom,
+    layers: Sequence[Any], X: torch.Tensor, n_copies: int, scale: float, random: StepRandom
 ) -> torch.Tensor:
     """Logits (K, B, d) of K networks around the chain of :func:`gram_layers` on X (B, ...).
 
