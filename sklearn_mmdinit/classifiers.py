@@ -276,20 +276,19 @@ class NetClassifier(factories.ExtraParamsMixin, ClassifierMixin, BaseEstimator):
         """The examples to train on, with their validation set."""
         weights = labels.checked_weights(sample_weight, y)
         by_class = labels.class_weights(self.class_weight, self.classes_, y, weights)
-        rows = labels.examples_in_loss(X, y, weights, by_class)
+        in_loss = labels.examples_in_loss(X, y, weights, by_class)
         if split is None:
-            return net.Rows(*rows)
+            return net.Rows(*in_loss)
         if not isinstance(split, tuple):
-            train, valid = labels.split_examples(split, *rows[:2], seed)
-            valid_rows = net.Rows(*labels.take(rows, valid)) if len(valid) else None
-            X, y, weights = labels.take(rows, train)
-            return net.Rows(X, y, weights, valid_rows)
+            train, valid = labels.split_examples(split, *in_loss[:2], seed)
+            valid_rows = net.Rows(*labels.take(in_loss, valid)) if len(valid) else None
+            return net.Rows(*labels.take(in_loss, train), valid=valid_rows)
         with checks.add_error_context("in validation_split=(X_val, y_val)"):
             X_val, y_val = split
             X_val, y_val = self._validated(X_val, y_val)
             y_val = labels.encode(y_val, self.classes_)
             valid_rows = net.Rows(*labels.examples_in_loss(X_val, y_val, None, by_class))
-        return net.Rows(*rows, valid_rows)
+        return net.Rows(*in_loss, valid_rows)
 
     # Training
 
@@ -397,10 +396,10 @@ class NetClassifier(factories.ExtraParamsMixin, ClassifierMixin, BaseEstimator):
                 net.train(self.net_, rows, choices["max_iter"])
         self.n_iter_ = len(self.net_.history_)
         # skorch counts epochs from 1, and 0 stands for none.
-        best_epoch = getattr(dict(self.net_.callbacks_).get("best_epoch"), "best_epoch_", 0)
-        epoch = (best_epoch or self.n_iter_) - 1
-        self.best_epoch_ = epoch if self.n_iter_ else None
-        loss = self.history_[epoch, "valid_loss"] if best_epoch else None
+        best = getattr(dict(self.net_.callbacks_).get("best_epoch"), "best_epoch_", 0)
+        epoch = best or self.n_iter_
+        self.best_epoch_ = epoch - 1 if epoch else None
+        loss = self.history_[best - 1, "valid_loss"] if best else None
         self.best_validation_loss_ = None if loss is None else float(loss)
         return self
 

@@ -124,7 +124,7 @@ def n_code_lines(path):
 # Files and folders -> the most lines of code that they have together.
 BUDGET = {
     "initializer.py": 321,
-    "classifiers.py": 291,
+    "classifiers.py": 290,
     "fine_tuning": 378,
     "warm_start.py": 107,
     "embedding_classifier.py": 107,
@@ -134,7 +134,7 @@ BUDGET = {
     "training": 755,
     "theta0.py": 196,
     "mmd_init.py transforms.py": 357,
-    "_base": 640,
+    "_base": 641,
 }
 
 

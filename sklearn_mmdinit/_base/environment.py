@@ -113,7 +113,7 @@ def full_precision() -> Iterator[None]:
 @contextmanager
 def without_caller_settings() -> Iterator[None]:
     """Compute in this block in ``full_precision`` and with the process's number of threads."""
-    num_threads_when_settled()  # fixes it in a new thread
+    num_threads_when_settled()  # in a new thread this call fixes the number
     with full_precision():
         yield
 

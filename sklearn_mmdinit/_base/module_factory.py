@@ -66,14 +66,14 @@ class ModuleFactory:
 
     def build(self) -> nn.Module:
         """A new module; all from one factory have the same weights."""
-        made = self.snapshot()
-        built = made.module
-        if not isinstance(built, nn.Module):
-            call = f"{made.module.__name__} called with {dict(made.keywords)}"
+        copied = self.snapshot()
+        module = copied.module
+        if not isinstance(module, nn.Module):
+            call = f"{module.__name__} called with {dict(copied.keywords)}"
             with own_generators(self.seed), add_error_context(call):
-                built = made.module(**made.keywords)
-        built.zero_grad()
-        return built
+                module = module(**copied.keywords)
+        module.zero_grad()
+        return module
 
     def build_to_train(self) -> nn.Module:
         """A new module in single precision."""

@@ -177,7 +177,8 @@ def warn_if_unscaled(X: Any, names: Any = None) -> None:
     rows = X[:: -(-X.shape[0] // _ROWS_JUDGED)].astype(np.float64)
     squares = rows.multiply(rows) if issparse(rows) else np.square(rows)
     sizes = np.sqrt(np.asarray(squares.mean(axis=0))).ravel()
-    if (size := sizes[column := int(sizes.argmax())]) > _LARGE:
+    column, size = int(sizes.argmax()), float(sizes.max())
+    if size > _LARGE:
         where = f"column {column if names is None else names[column]!r}" if X.ndim == 2 else "it"
         warn_user(
             f"X is not scaled: {where} holds values of about {float(f'{size:.1g}'):g}; a network "
@@ -256,7 +257,7 @@ _ROWS_MEASURED, _ROWS_COMPARED = 20_000, 256
 _FEWEST_ROWS, _FEWEST_NUMBERS = 5, 100
 # Limits of the ratios that `warn_if_another_scale` computes. Pixels from 0 to 1 have less than 1/9
 # of the variance of standardized ones.
-_FAR, _NEAR, _NARROW = 5.0, 1 / 2, 1 / 8
+_FAR, _LEAST_DISTANCE, _LEAST_WIDTH = 5.0, 1 / 2, 1 / 8
 
 
 def _blocks(X: Any) -> Iterator[np.ndarray]:
@@ -305,23 +306,23 @@ def warn_if_another_scale(X: Any, mean: np.ndarray | None, spread: np.ndarray | 
         return
     # Squared distances from the mean, as multiples of their mean over the learned rows. A median
     # ignores the few rows that lie far away because they have a rare category.
-    away = [np.square(block - mean)[:, squares > 0].sum(axis=1) for block in _blocks(X)]
-    far = float(np.median(np.concatenate(away)) / squares.sum())
+    distances = [np.square(block - mean)[:, squares > 0].sum(axis=1) for block in _blocks(X)]
+    far = float(np.median(np.concatenate(distances)) / squares.sum())
     if far > _FAR:
         how = f"are {math.sqrt(far):.2g} times as far from the mean of that data as its own"
     else:
         # Columns that do not vary in X are left out too: a rare category may be missing there.
-        n, (here, variances) = X.shape[0], mean_and_variance(X)
+        n, (means, variances) = X.shape[0], mean_and_variance(X)
         varies = (squares > 0) & (variances > 0)
         if n * varies.sum() < _FEWEST_NUMBERS:
             return
         variance, total = variances[varies].sum(), squares[varies].sum()
         # Rows of a single cluster have little variance too, but lie away from the mean.
-        near = (variance + np.square(here - mean)[varies].sum()) / total
-        narrow = float(variance / total * n / (n - 1))
-        if near >= _NEAR or narrow >= _NARROW:
+        distance = (variance + np.square(means - mean)[varies].sum()) / total
+        width = float(variance / total * n / (n - 1))
+        if distance >= _LEAST_DISTANCE or width >= _LEAST_WIDTH:
             return
-        how = f"vary {math.sqrt(narrow):.1g} times as much as the pre-training data"
+        how = f"vary {math.sqrt(width):.1g} times as much as the pre-training data"
     warn_user(
         f"X is on another scale than the data of pre-training, so that the learned weights help "
         f"little: examples of X {how}. Fit the preprocessing once, and apply it to both: for "

@@ -27,8 +27,8 @@ def learn_classes(y: np.ndarray, hint: str = "") -> tuple[np.ndarray, np.ndarray
         check_classification_targets(np.repeat(y, 4))
     classes, indices = np.unique(y, return_inverse=True)
     if len(classes) < 2:
-        found = classes.tolist()
-        raise ValueError(f"y must hold labels of at least two classes, got {found}{hint}")
+        got = classes.tolist()
+        raise ValueError(f"y must hold labels of at least two classes, got {got}{hint}")
     return classes, indices
 
 
