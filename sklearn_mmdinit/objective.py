@@ -103,10 +103,10 @@ class MMDObjective(nn.Module):
     for EfficientNet, and outweighs the other terms: set ``detachment_weight=0``.
 
     The module keeps its mode, device and precision. In training mode dropout is on;
-    :func:`mmd_init_` switches it off.
-    Differentiate by ``backward`` or :func:`torch.autograd.grad`, not by :func:`torch.func.grad`.
-    Under :class:`torch.autocast` matrix products run in half precision. The losses, and the
-    Cholesky factors of "gram", are computed in float32.
+    :func:`mmd_init_` switches it off. Differentiate by ``backward`` or
+    :func:`torch.autograd.grad`, not by :func:`torch.func.grad`. Under :class:`torch.autocast`
+    matrix products run in half precision. The losses, and the Cholesky factors of "gram", are
+    computed in float32.
 
     For several GPUs, write a module whose ``forward`` returns the loss, and wrap the new module in
     DistributedDataParallel, not the network. DistributedDataParallel averages gradients only if its

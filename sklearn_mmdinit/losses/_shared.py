@@ -80,10 +80,10 @@ def with_gradient(
 ) -> torch.Tensor:
     """Values (n,) of n points; their gradient is computed together with them, on threads.
 
-    So the matrices of all pairs need not be kept for the backward pass. Sum the values, or let each
-    depend on its own point alone: the gradient is that of their sum. ``pieces_of(start, stop)``
-    computes values and gradients of some of the points. `n_numbers` is how many numbers are
-    computed in all; if it is small, one thread computes them.
+    So the matrices of all pairs need not be kept for the backward pass. The gradient is that of the
+    sum of all values, so the caller may use only this sum, unless each value depends on its own
+    point alone. ``pieces_of(start, stop)`` computes values and gradients of some of the points.
+    `n_numbers` is how many numbers are computed in all; if it is small, one thread computes them.
     """
     values: torch.Tensor = _WithGradient.apply(points, pieces_of, n_numbers)
     return values
@@ -117,11 +117,11 @@ def kernel_and_slope(
     rate = -0.5 / gamma.square()
     for widest in range((len(BANDWIDTH_FACTORS) - 1) % 3, len(BANDWIDTH_FACTORS), 3):
         gaussian = (squared * (rate / BANDWIDTH_FACTORS[widest] ** 2)).exp_()
-        for halvings in range(min(3, widest + 1)):
-            if halvings:
+        for narrower in range(min(3, widest + 1)):
+            if narrower:
                 gaussian.clamp_(min=_SMALLEST_BASE).square_().square_()
             total += gaussian
-            slope.add_(gaussian, alpha=BANDWIDTH_FACTORS[widest - halvings] ** -2)
+            slope.add_(gaussian, alpha=BANDWIDTH_FACTORS[widest - narrower] ** -2)
     return total, slope.mul_(rate)
 
 

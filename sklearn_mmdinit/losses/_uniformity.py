@@ -124,7 +124,8 @@ def _values_and_gradients(
     within, between = of_p[:, :n_p].mean(dim=1), of_p[:, n_p:].mean(dim=1)
     # `squared` has each pair within U once, and no pair of a point with itself.
     values = combine_means(within, between, kernels[:, n_of_p:].mean(dim=1), n_p, None)
-    # d k(p, q) / dp = 2 k'(|p - q|^2) (p - q); a pair within P counts twice.
+    # d k(p, q) / dp = 2 k'(|p - q|^2) (p - q), and a pair within P counts twice. One product gives
+    # both parts of sum_q w_q (p - q) = p sum_q w_q - sum_q w_q q.
     points = _with_samples(predictions, U)
     weights = points.new_full((n_p + n_u, 1), -4.0 / (n_p * n_u))
     weights[:n_p].fill_(4.0 / (n_p * (n_p - 1)))
@@ -303,7 +304,8 @@ def _interval_medians(p: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
     n = points.shape[1]
     n_pairs = n * (n - 1) // 2
     rank_of_median = (n_pairs - 1) // 2 + 1
-    # The count of each point also includes the point itself and all points before it.
+    # The count of each point also includes the point itself and all points before it: in all
+    # 1 + 2 + ... + n = n + n_pairs.
     target = rank_of_median + n + n_pairs
     span = points[:, -1:] - points[:, :1]
     low = torch.zeros_like(span)
