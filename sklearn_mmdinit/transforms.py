@@ -218,8 +218,8 @@ class RandomView(BaseEstimator, nn.Module):
 
     A random part of each image is enlarged to the size of the image. About half of the images are
     mirrored. Then brightness, contrast, saturation and hue change, and some images become grey. In
-    images of one channel only brightness and contrast change.
-    Each image gets its own amounts, as in SimCLR [1]_. All is computed on the device of the images.
+    images of one channel only brightness and contrast change. Each image gets its own amounts, as
+    in SimCLR [1]_. All is computed on the device of the images.
 
     Parameters
     ----------
@@ -339,6 +339,7 @@ def _random_parts(images: torch.Tensor, least_area: float, mirror: bool) -> torc
 
 def _recolored(images: torch.Tensor, color: float, gray: float) -> torch.Tensor:
     to_yiq, from_yiq = _yiq(images.dtype, images.device)
+    changes = _happens(images, 0.8)
 
     def change(largest: float) -> torch.Tensor:
         return changes * _uniform(images, -largest, largest)
@@ -346,7 +347,6 @@ def _recolored(images: torch.Tensor, color: float, gray: float) -> torch.Tensor:
     def brightness(x: torch.Tensor) -> torch.Tensor:
         return torch.einsum("c,bchw->bhw", to_yiq[0], x)[:, None]
 
-    changes = _happens(images, 0.8)
     x = (images * (1.0 + change(color))).clamp(0.0, 1.0)
     mean = brightness(x).mean(dim=(2, 3), keepdim=True)
     x = ((x - mean) * (1.0 + change(color)) + mean).clamp(0.0, 1.0)
@@ -375,8 +375,7 @@ class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     An image is cut into square cells. The histogram :math:`h` of a cell adds up the norms of the
     gradients of the pixels near it, each divided between the two nearest of ``n_orientations``
-    directions. It is
-    then normalized, so that faint edges count as much as strong ones,
+    directions. It is then normalized, so that faint edges count as much as strong ones,
 
     .. math:: h / (\lVert h \rVert + \text{floor} \cdot m)
 
@@ -541,7 +540,7 @@ def _by_orientation(
 
 def _windows(by_pixel: torch.Tensor, cell: int, above: int, left: int) -> torch.Tensor:
     """Means over squares of side 2 * cell that begin `above` and `left` pixels before a cell."""
-    below, beyond = (-side % cell for side in by_pixel.shape[2:])
+    more_rows, more_columns = (-side % cell for side in by_pixel.shape[2:])
     # Pixels outside the image are 0.
-    sides = (left, cell - left + beyond, above, cell - above + below)
+    sides = (left, cell - left + more_columns, above, cell - above + more_rows)
     return avg_pool2d(pad(by_pixel, sides), 2 * cell, cell)
