@@ -14,12 +14,7 @@ from torch import nn
 from . import warm_start
 from ._base import module_factory as factories
 from ._base import validation as checks
-from ._base.environment import (
-    own_generators,
-    torch_device,
-    with_gradients,
-    without_caller_settings,
-)
+from ._base.environment import own_generators, torch_device, with_gradients, without_caller_settings
 from ._base.random_streams import seeds_of
 from ._base.validation import warn_if_another_scale
 from .fine_tuning import labels, net
@@ -282,7 +277,8 @@ class NetClassifier(factories.ExtraParamsMixin, ClassifierMixin, BaseEstimator):
         if not isinstance(split, tuple):
             train, valid = labels.split_examples(split, *in_loss[:2], seed)
             valid_rows = net.Rows(*labels.take(in_loss, valid)) if len(valid) else None
-            return net.Rows(*labels.take(in_loss, train), valid=valid_rows)
+            X, y, weights = labels.take(in_loss, train)
+            return net.Rows(X, y, weights, valid_rows)
         with checks.add_error_context("in validation_split=(X_val, y_val)"):
             X_val, y_val = split
             X_val, y_val = self._validated(X_val, y_val)
