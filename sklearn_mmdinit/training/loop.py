@@ -60,7 +60,9 @@ def scale_penalty(H: torch.Tensor) -> torch.Tensor:
 
     L_coh does not depend on the scale of activations, but training with labels does.
     """
-    variance = H.float().var(dim=0).mean() + 1e-12  # of equal inputs it is 0
+    # The mean of H.var(dim=0), which takes four times as long on a CPU. Of equal inputs it is 0.
+    centred = H.float() - H.float().mean(dim=0)
+    variance = centred.square().sum() / (centred.numel() - centred.shape[1]) + 1e-12
     return variance - 1.0 - variance.log()
 
 
