@@ -123,15 +123,15 @@ def n_code_lines(path):
 
 # Files and folders -> the most lines of code that they have together.
 BUDGET = {
-    "initializer.py": 321,
-    "classifiers.py": 290,
-    "fine_tuning": 378,
+    "initializer.py": 312,
+    "classifiers.py": 285,
+    "fine_tuning": 377,
     "warm_start.py": 107,
     "embedding_classifier.py": 107,
-    "coherence.py graph": 388,
-    "objective.py losses": 407,
-    "networks": 770,
-    "training": 755,
+    "coherence.py graph": 387,
+    "objective.py losses": 406,
+    "networks": 765,
+    "training": 754,
     "theta0.py": 196,
     "mmd_init.py transforms.py": 357,
     "_base": 641,
@@ -150,9 +150,9 @@ def test_each_place_keeps_its_budget(places):
 def test_the_whole_package_keeps_its_budget():
     files = [PUBLIC, *FILES]
     assert len(files) <= 45
-    assert sum(map(n_code_lines, files)) <= 4730
+    assert sum(map(n_code_lines, files)) <= 4722
     texts = [path.read_text() for path in files]
-    assert sum(len(text.splitlines()) for text in texts) <= 8258
+    assert sum(len(text.splitlines()) for text in texts) <= 8265
     nodes = [node for text in texts for node in ast.walk(ast.parse(text))]
     calls = [node.func for node in nodes if isinstance(node, ast.Call)]
     assert sum(isinstance(node, ast.Raise) for node in nodes) <= 82
