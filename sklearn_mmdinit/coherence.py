@@ -67,9 +67,9 @@ class Coherence(BaseEstimator):
         example, as for photographs, whose neighbours by pixels rarely share a class. Then
         `augmentation` is needed, `graph` and `embedding` must be None, and `walk_length` and
         `n_components` have no effect. At most one duplicate of an example is its neighbour, and
-        none if `n_neighbors` is 1.
-        From 100,000 distinct examples on, ``pynndescent`` (the extra ``neighbors``) does the search
-        if it is installed: nearly exactly, and much faster after half a minute of compiling.
+        none if `n_neighbors` is 1. From 100,000 distinct examples on, ``pynndescent`` (the extra
+        ``neighbors``) does the search if it is installed: nearly exactly, and much faster after
+        half a minute of compiling.
     n_components : int, None or "auto", default="auto"
         Number of principal components of X in which neighbours are searched. None: all columns.
         "auto": 50, but all columns if all examples have the same norm, as embeddings of an encoder

@@ -100,14 +100,14 @@ class MMDInitializer(
         Seed of random weights, the order of examples, walks, augmentations, perturbations and
         uniform samples.
     module : None, nn.Module or subclass of it, default=None
-        The network, which returns logits. None: an :class:`MLP`. An instance is
-        copied, and training starts at its weights. A class is called with the ``module__<name>``
-        parameters. If it has an argument ``n_classes``, it gets the number of classes. If it has an
-        argument ``n_features`` without a default, it gets the number of values of an example. X may
-        have any shape that the network takes. The network is converted to single precision.
-        Parameters that require no gradient do not change. To freeze the statistics of a
-        normalization layer, put the layer in evaluation mode and leave the module in training mode.
-        With a module, parameters that describe an MLP must keep their defaults.
+        The network, which returns logits. None: an :class:`MLP`. An instance is copied, and
+        training starts at its weights. A class is called with the ``module__<name>`` parameters. If
+        it has an argument ``n_classes``, it gets the number of classes. If it has an argument
+        ``n_features`` without a default, it gets the number of values of an example. X may have any
+        shape that the network takes. The network is converted to single precision. Parameters that
+        require no gradient do not change. To freeze the statistics of a normalization layer, put
+        the layer in evaluation mode and leave the module in training mode. With a module,
+        parameters that describe an MLP must keep their defaults.
     activation : str, default="relu"
         Activation of the hidden layers, as :class:`MLP` takes it.
     device : str, default="auto"
