@@ -127,9 +127,9 @@ BUDGET = {
     "classifiers.py": 285,
     "fine_tuning": 377,
     "warm_start.py": 107,
-    "embedding_classifier.py": 107,
+    "embedding_classifier.py": 106,
     "coherence.py graph": 387,
-    "objective.py losses": 406,
+    "objective.py losses": 407,
     "networks": 765,
     "training": 754,
     "theta0.py": 196,
@@ -152,7 +152,7 @@ def test_the_whole_package_keeps_its_budget():
     assert len(files) <= 45
     assert sum(map(n_code_lines, files)) <= 4722
     texts = [path.read_text() for path in files]
-    assert sum(len(text.splitlines()) for text in texts) <= 8265
+    assert sum(len(text.splitlines()) for text in texts) <= 8267
     nodes = [node for text in texts for node in ast.walk(ast.parse(text))]
     calls = [node.func for node in nodes if isinstance(node, ast.Call)]
     assert sum(isinstance(node, ast.Raise) for node in nodes) <= 82
