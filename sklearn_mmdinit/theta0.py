@@ -282,9 +282,10 @@ def set_theta0_(module: nn.Module, theta0: Theta0) -> None:
     """Copy theta0 into a module of its class, in place."""
     module = uncompiled(module)
     name, expected = qualified_name(module), theta0.architecture.module
-    for key in ("hidden_layer_sizes", "activation") if isinstance(module, MLP) else ():
-        name += f", {key}={module.keywords[key]!r}"
-        expected += f", {key}={theta0.architecture.keywords.get(key)!r}"
+    if isinstance(module, MLP):  # arrays do not show the activation
+        for key in ("hidden_layer_sizes", "activation"):
+            name += f", {key}={module.keywords[key]!r}"
+            expected += f", {key}={theta0.architecture.keywords.get(key)!r}"
     if name != expected:
         raise ValueError(f"theta0 is for the module {expected}, but the module here is {name}")
     with add_error_context("theta0 is of another network: use the one that was pre-trained"):

@@ -198,7 +198,7 @@ def test_a_warm_start_keeps_the_separation_of_the_first_fit(y, separation):
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({"hidden_layer_sizes": (16,)}, "Unexpected key.*linears.2.weight"),
+        ({"hidden_layer_sizes": (16,)}, r"hidden_layer_sizes=.*the module here is .*=\(16,\)"),
         ({"activation": "tanh"}, "activation='relu', but the module here is .*'tanh'"),
         ({"n_classes": 3}, r"size mismatch for linears.2.bias: .*\[2\].*\[3\]"),
     ],
