@@ -47,8 +47,8 @@ class NetClassifier(factories.ExtraParamsMixin, ClassifierMixin, BaseEstimator):
         does not change; training without `warm_start_from` starts at its weights. A class is called
         with the ``module__<name>`` parameters. It also gets ``n_classes``, if it has this argument,
         and ``n_features``, the number of values of an example, if it has this argument without a
-        default; ``module__n_classes`` and ``module__n_features`` replace these. The network is
-        converted to single precision. None: the module of the initializer in `warm_start_from`.
+        default. Both can be given as ``module__<name>``. The network is converted to single
+        precision. None: the module of the initializer in `warm_start_from`.
     warm_start_from : MMDInitializer, Theta0, str, path-like or None, default=None
         Where training starts:
 
@@ -313,8 +313,8 @@ class NetClassifier(factories.ExtraParamsMixin, ClassifierMixin, BaseEstimator):
         start = warm_start.start_from(source, factory, X, n_classes)
         if self.fine_tuning == "head-first" and not start.head:
             raise ValueError(
-                "fine_tuning='head-first' needs logits from a trainable nn.Linear with weights "
-                f"of its own, unlike those of {start.architecture.module}; pass fine_tuning='paper'"
+                "fine_tuning='head-first' needs logits from a trainable nn.Linear that shares no "
+                f"weights; {start.architecture.module} has none: pass fine_tuning='paper'"
             )
         if start.must_learn:
             return start  # the initializer warns itself

@@ -40,14 +40,14 @@ class Coherence(BaseEstimator):
     A positive pair is two similar examples: an example and one that a random walk on the
     nearest-neighbour graph of the unlabelled data reaches, or two views of one example (see
     `n_neighbors`). Let C be the cosine similarity of the last hidden activations of two examples,
-    centred and, after a ReLU, with negative values damped. With :math:`i \to i^+` a positive pair
-    and :math:`i \not\sim j` any other pair the loss is
+    centred; after a ReLU, values that this makes negative are damped. With :math:`i \to i^+` a
+    positive pair and :math:`i \not\sim j` any other pair the loss is
 
     .. math:: L_{coh} = 1 - E_i [C_{i i^+}] + \rho \, E_{i \not\sim j} [C_{ij}^2].
 
-    This is the spectral contrastive loss [1]_, after a ReLU on nearly non-negative features [2]_.
-    It is not part of Lee & Cho (2023), the paper that :class:`MMDInitializer` follows; their terms
-    are added if their weights are set above 0.
+    This is the spectral contrastive loss [1]_, for networks with a ReLU on nearly non-negative
+    features [2]_. It is not part of Lee & Cho (2023), the paper that :class:`MMDInitializer`
+    follows; their terms are added if their weights are set above 0.
 
     Parameters
     ----------
@@ -66,10 +66,10 @@ class Coherence(BaseEstimator):
         distinct examples. With 0 there is no graph: a positive pair is two augmentations of one
         example, as for photographs, whose neighbours by pixels rarely share a class. Then
         `augmentation` is needed, `graph` and `embedding` must be None, and `walk_length` and
-        `n_components` have no effect. At most one duplicate of an example is its neighbour, and
-        none if `n_neighbors` is 1. From 100,000 distinct examples on, ``pynndescent`` (the extra
-        ``neighbors``) does the search if it is installed: nearly exactly, and much faster after
-        half a minute of compiling.
+        `n_components` have no effect. Of the duplicates of an example at most one is its neighbour,
+        and none if `n_neighbors` is 1. From 100,000 distinct examples on, ``pynndescent`` (the
+        extra ``neighbors``) does the search if it is installed: nearly exactly, and much faster
+        after half a minute of compiling.
     n_components : int, None or "auto", default="auto"
         Number of principal components of X in which neighbours are searched. None: all columns.
         "auto": 50, but all columns if all examples have the same norm, as embeddings of an encoder
@@ -89,9 +89,9 @@ class Coherence(BaseEstimator):
         random in a way that keeps its class. Both rows of every positive pair are augmented in each
         step. It must draw from the global generators, which are seeded in each step and restored.
         It is called once for the first inputs of all pairs, and once for the second inputs. So even
-        a transform that draws once in a call changes the two differently. :class:`RandomAffine` is
-        for drawings and digits, :class:`RandomView` for photographs. Neighbours are those of the
-        unchanged rows.
+        a transform with one draw per call changes the inputs of a pair differently.
+        :class:`RandomAffine` is for drawings and digits, :class:`RandomView` for photographs.
+        Neighbours are those of the unchanged rows.
 
     See Also
     --------
@@ -222,9 +222,9 @@ def check_augmentation(
     pairs = augmented(augmentation, as_examples(rows).to(device), 0, 0)
     if not has_graph(coherence) and torch.equal(*pairs.chunk(2)):
         raise ValueError(
-            "with n_neighbors=0 a pair is two augmentations of one row, but augmentation="
-            f"{shortened(repr(augmentation))} returned the same twice: it must draw at random in "
-            "each call, as RandomView() does in training mode. For views=2 leave n_neighbors out"
+            "n_neighbors=0 needs a random augmentation, but augmentation="
+            f"{shortened(repr(augmentation))} gave the same twice: pass one such as "
+            "RandomView(), in training mode. For views=2 leave n_neighbors out"
         )
 
 

@@ -80,7 +80,7 @@ class EmbeddingClassifier(ClassifierMixin, BaseEstimator):
 
     .. math::
 
-        \log p(c \mid x) = 40 \, m_c^\top x - \tfrac12 \log n_c - 20 \, b \, r_c
+        \log p(c \mid x) = 40 \, m_c^\top x - \tfrac12 \log n_c - 20 \, \beta \, r_c
         + \tfrac32 \log (f_c(x) + 10^{-3}) + \log q_c(x) + s_c + \text{const}.
 
     The vector :math:`m_c` is the mean of the examples of class c, scaled to unit norm; :math:`r_c`
@@ -93,8 +93,8 @@ class EmbeddingClassifier(ClassifierMixin, BaseEstimator):
     share of the labels. EM estimates the shares among all examples from :math:`q_c` [3]_. With
     :math:`a_c` the estimated share, :math:`b_c` the share of the labels and :math:`k_c` their
     number, :math:`s_c = (1 - 1 / k_c) \log(a_c / b_c)`. The term with :math:`r_c` favours diverse
-    classes for examples that are far from every mean, with :math:`b = 1 - 1 / \min_c k_c`; the term
-    with :math:`n_c` keeps large classes from growing.
+    classes for examples that are far from every mean, with :math:`\beta = 1 - 1 / \min_c k_c`; the
+    term with :math:`n_c` keeps large classes from growing.
 
     Label spreading has ten neighbours, or as many as there are other distinct examples.
 

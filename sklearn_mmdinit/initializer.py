@@ -81,8 +81,8 @@ class MMDInitializer(
     n_classes : int or "auto", default="auto"
         Number of classes of the classification task to come, the paper's d. A classifier that
         starts from the initializer must have the same number. "auto": the number of classes in y if
-        ``fit`` gets labels (-1, NaN and None do not count); else the default that the class in
-        `module` has for it, or 2. A module that is an instance, or whose class has no argument
+        ``fit`` gets labels (-1, NaN and None do not count); else the default of this argument of
+        the class `module`, or 2. A module that is an instance, or whose class has no argument
         ``n_classes``, keeps its own number of logits. Set `n_classes` if y holds integers that are
         not labels, such as targets of a regression. It also decides
         ``Coherence(separation="auto")``. Time and memory of the term L_iod grow with its square;
@@ -94,7 +94,7 @@ class MMDInitializer(
         Epochs over X. "auto" without coherence: 5. "auto" with coherence: the learning rate is
         constant until the coherence loss, L_coh, stops falling, and for as many steps again if
         L_coh is then at most 0.5. The rate then decays over the last third of the training. There
-        are at least n_samples / 20 steps, within the limits of 225 and 3,000. A small number of
+        are 225 to 3,000 steps, and at least n_samples / 20 up to that limit. A small number of
         epochs may give weights that are worse than random ones.
     random_state : int, RandomState instance or None, default=None
         Seed of random weights, the order of examples, walks, augmentations, perturbations and
@@ -116,12 +116,13 @@ class MMDInitializer(
         Whether to show a progress bar, with the remaining time and the mean loss of the last 50 or
         100 steps.
     checkpoint : None, str or path-like, default=None
-        A ``.safetensors`` file to which ``fit`` writes its training once a minute. After a kill or
-        an interrupt the same call goes on from there. On a CPU the result is then bit for bit that
-        of a training without interruption. A file of other rows, parameters or initial weights
-        raises an error, so each ``fit`` of a search needs a file of its own. A loader is recognised
-        by its length and first examples, a module by its class and weights, a function by its code.
-        If you change other code, use another file. A checkpoint needs a `random_state`.
+        A ``.safetensors`` file to which ``fit`` writes its training, at the end of a window of
+        steps and at most once a minute. After a kill or an interrupt the same call goes on from
+        there. On a CPU the result is then bit for bit that of a training without interruption. A
+        file of other rows, parameters or initial weights raises an error, so each ``fit`` of a
+        search needs a file of its own. A loader is recognised by its length and first examples, a
+        module by its class and weights, a function by its code. If you change other code, use
+        another file. A checkpoint needs a `random_state`.
     warm_start : bool, default=False
         Whether ``fit`` of a fitted initializer starts at its theta0, for example when new rows
         have arrived. The learning rate schedule, the optimizer and the graph are new. The network
@@ -157,8 +158,8 @@ class MMDInitializer(
         Weights of the paper's three terms, L_uni, L_sd (the paper's :math:`\lambda`) and L_iod (its
         :math:`\xi`). "auto": the paper's 1, 0.4 and 1; with coherence 0, because the terms then
         take most of the time and add nothing with ``fine_tuning="head-first"``. L_uni sums nine
-        kernels, as the paper's text does. A weight of 1 / 9 averages them: only then do few hidden
-        units die, as in the paper. If all weights are 0, none of the terms is computed.
+        kernels, as the paper's text does. A weight of 1 / 9 averages them; few hidden units then
+        die, as in the paper. If all weights are 0, none of the terms is computed.
     **module__params : dict
         ``module__<name>``: arguments of the class in `module`.
 
@@ -171,11 +172,11 @@ class MMDInitializer(
         Weights (n_in, n_out) and biases (n_out,) of each layer of an MLP.
     history_ : list of dict
         One dict for each window of 100 steps, with coherence of 50: "step" is the step at which the
-        window ended. The others are means over the window of "loss" and of the terms that were
-        computed: "uniformity", "degeneracy", "detachment" and "coherence". Without coherence
-        theta0 is the parameters at the end of the window with the lowest loss; with coherence, at
-        the end of training, or at the end of the best window if the loss became NaN. The last
-        window may have fewer steps.
+        window ended. The other keys are means over the window: "loss" and the terms that were
+        computed, "uniformity", "degeneracy", "detachment" and "coherence". Without coherence theta0
+        is the parameters at the end of the window with the lowest loss; with coherence, at the end
+        of training, or at the end of the best window if the loss became NaN. The last window may
+        have fewer steps.
     loss_curve_, best_loss_ : list of float, float
         The "loss" of ``history_``, and the lowest of a complete window. If there is no complete
         window, `best_loss_` is the only value.
@@ -589,7 +590,7 @@ class MMDInitializer(
         # No epoch of the stream has ended, and perhaps none ever does.
         if state.steps_an_epoch is None:
             n_rows = 2 * state.step * config.rows_a_step
-            longer = f"longer, by a loader that ends after {n_rows:,} examples, and max_iter=1"
+            longer = f"max_iter=1 with a loader that ends after {n_rows:,} examples"
         before, last = levels[-2:]
         what = f"L_coh is {last:.3g}, no lower than if nothing is learned; standardize X, or"
         if is_still_falling(levels):

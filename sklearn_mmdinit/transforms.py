@@ -121,8 +121,8 @@ class RandomAffine(BaseEstimator, nn.Module):
     image_shape : tuple of int or None, default=None
         Shape of the image in a flat row: (height, width), (channels, height, width) or (height,
         width, channels). Not needed for rows of 64 or 784 pixels, 8 x 8 or 28 x 28, nor if the
-        images of X have two axes, (height, width), or three. Of three axes the first counts
-        channels; the last does if it has at most 4 values and the first has more.
+        images of X have two axes, (height, width), or three. Of three axes the channels are the
+        first, or the last if it has at most 4 values and the first has more.
 
     See Also
     --------
@@ -234,7 +234,7 @@ class RandomView(BaseEstimator, nn.Module):
     color : float, default=0.4
         Largest relative change of brightness and contrast, from 0 to 1. Saturation changes by up to
         half of it. The hue turns by up to ``color / 4`` of a full turn: 36 degrees by default. One
-        image in five keeps all four as they are; with 0 every image does.
+        image in five keeps all four as they are; with `color` = 0 every image does.
     gray : float, default=0.2
         Probability that an image becomes grey, from 0 to 1. Set it and `color` to 0 where colours
         distinguish the classes.

@@ -182,7 +182,7 @@ def warn_if_unscaled(X: Any, names: Any = None) -> None:
         where = f"column {column if names is None else names[column]!r}" if X.ndim == 2 else "it"
         warn_user(
             f"X is not scaled: {where} holds values of about {float(f'{size:.1g}'):g}; a network "
-            "learns from values of about 1: standardize columns, and divide bytes of images by 255"
+            "learns from values of about 1: standardize columns, or divide bytes of images by 255"
         )
 
 
@@ -309,7 +309,7 @@ def warn_if_another_scale(X: Any, mean: np.ndarray | None, spread: np.ndarray | 
     distances = [np.square(block - mean)[:, squares > 0].sum(axis=1) for block in _blocks(X)]
     far = float(np.median(np.concatenate(distances)) / squares.sum())
     if far > _FAR:
-        how = f"are {math.sqrt(far):.2g} times as far from the mean of that data as its own"
+        how = f"are {math.sqrt(far):.2g} times as far from its mean as the examples of pre-training"
     else:
         # Columns that do not vary in X are left out too: a rare category may be missing there.
         n, (means, variances) = X.shape[0], mean_and_variance(X)

@@ -69,7 +69,7 @@ def fit_head_(net: Net, head: str, rows: Rows, seed: int) -> None:
     if len(np.unique(y)) < 2:
         warn_user(
             "The classification layer was not fitted before fine-tuning, because all training "
-            "examples are of one class; pass examples of several classes, with weights above 0"
+            "examples are of one class; pass several classes, with sample weights above 0"
         )
         return
     layer: Any = uncompiled(net.module_).get_submodule(head)

@@ -75,8 +75,8 @@ def examples_in_loss(
     if weights is None or (weights > 0).all():
         return X, y, weights
     if not (weights.min() >= 0 and 0 < weights.sum() < np.inf):
-        valid = "must be finite numbers >= 0, and above 0 for some example"
-        raise ValueError(f"sample_weight and class_weight {valid}, got products {weights}")
+        valid = "must be finite, >= 0, and above 0 for some example"
+        raise ValueError(f"sample_weight times class_weight {valid}, got {weights}")
     return take((X, y, weights), np.flatnonzero(weights > 0))
 
 

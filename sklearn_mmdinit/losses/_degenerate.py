@@ -20,8 +20,8 @@ _TINY = 1e-12
 def degeneracy(P: torch.Tensor) -> torch.Tensor:
     r"""Penalty for networks that do not use all classes (L_sd).
 
-    It is the mean distance of the predictions f of a network to the one-hot vector :math:`v_i` that
-    is farthest from them, less :math:`1/\sqrt d`, and at least 0,
+    For each network: the mean distance of its predictions f to the one-hot vector :math:`v_i` that
+    is farthest from them, minus :math:`1/\sqrt d`, and at least 0,
 
     :math:`E_\epsilon [\max\{\max_i E_x \|v_i - f_\epsilon(x)\|, 1/\sqrt d\} - 1/\sqrt d]`.
 
@@ -41,7 +41,7 @@ def degeneracy(P: torch.Tensor) -> torch.Tensor:
     Raises
     ------
     ValueError
-        If `P` has another shape, is empty or, on a CPU, holds no probabilities.
+        If `P` has another shape, is empty, or holds no probabilities (checked on a CPU only).
 
     Examples
     --------

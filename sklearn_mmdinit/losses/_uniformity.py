@@ -57,7 +57,7 @@ def uniformity(P: torch.Tensor, U: torch.Tensor) -> torch.Tensor:
     Raises
     ------
     ValueError
-        If `P` or `U` has another shape, too few rows or, on a CPU, no probabilities.
+        If `P` or `U` has another shape, too few rows, or no probabilities (checked on a CPU only).
 
     Examples
     --------

@@ -204,7 +204,7 @@ def _passes_by_vmap(module: nn.Module, X: torch.Tensor) -> bool:
         _pass_two_networks(module, X, by_vmap=False)
     warn_user(
         f"The paper's terms are slow here: perturbed copies of the module {name} are computed one "
-        f"after the other, because {vmap_fails}. Coherence alone needs none and is not slow"
+        f"after the other, because {vmap_fails}. Coherence alone perturbs nothing and is not slow"
     )
     return False
 

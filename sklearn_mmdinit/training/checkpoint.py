@@ -54,8 +54,8 @@ class Checkpointer:
             self.write()
         except OSError as error:
             warn_user(
-                f"The last steps were not saved: {error}. A fit that has ended "
-                "keeps its weights; after an interrupt, the same call repeats these steps"
+                f"The last steps were not saved: {error}. If fit has ended, its weights "
+                "are kept; after an interrupt, the same call repeats these steps"
             )
 
     def write(self) -> None:
@@ -76,7 +76,7 @@ class Checkpointer:
         self.due = time.monotonic() + _SECONDS_BETWEEN_WRITES
 
     def _read(self, path: Path, fresh: State) -> State:
-        with add_error_context(f"checkpoint {path} holds no training; pass another path"):
+        with add_error_context(f"{path} is not a checkpoint of fit; pass another path"):
             arrays, texts = read_whole(path)
             text = texts[TRAINING_KEY]
         kept = json.loads(text, object_hook=lambda d: arrays[d[_ARRAY]] if _ARRAY in d else d)
