@@ -47,7 +47,7 @@ WORTH = (
     Claim("Fashion-MNIST, two classes, 60 labels", f"{MNIST}#fashion-mnist",
           "fashion-augmented.json", 5, FEATURES_THETA0),
     *(
-        Claim(f"`{EMBEDDING_LINE}`, sentences of two sets, {n} labels of each class",
+        Claim(f"`{EMBEDDING_LINE}`, sentences of two sets, N = {n} labels of each class",
               "embeddings.md", SENTENCES, n, EMBEDDING_LINE, "logistic, C = 100")
         for n in (1, 5)
     ),
@@ -58,8 +58,8 @@ LIMITS = (
     Claim("the paper's objective, MNIST, two classes, 60 labels", "paper.md#table-1",
           ALL_FILES, 5, OURS),
     Claim("the same, 480 labels", "paper.md#table-1", ALL_FILES, 40, OURS),
-    Claim("the same sentences, 5 labels of each class, beside SetFit, which fine-tunes the "
-          "encoder", "embeddings.md#setfit", BESIDE_SETFIT, 5, EMBEDDING_LINE, "logistic, C = 100"),
+    Claim("sentences of two sets, N = 5, beside SetFit, which fine-tunes the encoder",
+          "embeddings.md#setfit", BESIDE_SETFIT, 5, EMBEDDING_LINE, "logistic, C = 100"),
     Claim("Fashion-MNIST, two classes, 480 labels", f"{MNIST}#fashion-mnist",
           "fashion-augmented.json", 40, FEATURES_THETA0),
 )  # fmt: skip
