@@ -146,8 +146,8 @@ class EmbeddingClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Embeddings of any norm, with columns on one scale. A row of zeros has no direction and
-            stays 0.
+            Embeddings of any norm, with two columns or more on one scale. A row of zeros has no
+            direction and stays 0.
         y : array-like of shape (n_samples,)
             Labels, numbers or strings, of at least two classes. -1 marks an example without a
             label. With string labels, use "-1", or None or NaN in an array of dtype object.
@@ -162,7 +162,7 @@ class EmbeddingClassifier(ClassifierMixin, BaseEstimator):
         ValueError
             If X is not valid, or y has labels of fewer than two classes.
         """
-        rows = self._unit(X, reset=True, ensure_min_samples=2)
+        rows = self._unit(X, reset=True, ensure_min_samples=2, ensure_min_features=2)
         self.classes_, indices = _encoded(y)
         check_consistent_length(rows, indices)
         labelled, n_classes = indices >= 0, len(self.classes_)
@@ -206,10 +206,10 @@ def _encoded(y: Any) -> tuple[np.ndarray, np.ndarray]:
         [isinstance(v, str | Real) and v == v and v not in (-1, "-1") for v in y], dtype=bool
     )
     labels = y[labelled].tolist()
-    unique_labels(labels)  # raises if strings and numbers are mixed
     hint = "; -1, None and NaN mark examples without a label"
     with np.errstate(invalid="ignore"):  # NumPy warns of infinity before it is refused
         classes, indices = learn_classes(np.asarray(labels), hint)
+    unique_labels(labels)  # raises if strings and numbers are mixed
     encoded = np.full(len(y), -1)
     encoded[labelled] = indices
     return classes, encoded

@@ -310,7 +310,7 @@ def test_a_damaged_checkpoint_is_refused_and_left_alone(path):
         path.write_bytes(content)
         with pytest.raises((ValueError, KeyError)) as caught:
             tiny(checkpoint=path, max_iter=1).fit(X)
-        assert "training.safetensors holds no training" in caught.value.__notes__[-1]
+        assert "training.safetensors is not a checkpoint of fit" in caught.value.__notes__[-1]
         assert path.read_bytes() == content
 
 

@@ -76,7 +76,7 @@ def test_any_module_whose_logits_come_from_a_linear_layer():
     clf = NetClassifier(Conv(3, width=16), **HEAD_ALONE)
     assert clf.fit(*images).score(*images) > 0.9
     net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3), nn.LogSoftmax(1))
-    words = "head-first.*Sequential; pass fine_tuning='paper'"
+    words = "head-first.*Sequential has none: pass fine_tuning='paper'"
     with pytest.raises(ValueError, match=words):
         NetClassifier(net, **HEAD_ALONE).fit(X, y)
 
@@ -130,7 +130,7 @@ def test_a_class_without_weight_is_never_predicted(init):
 def test_a_head_that_is_no_plain_learned_layer_stays(change):
     net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), change(nn.Linear(8, 3)))
     clf = NetClassifier(net, **HEAD_ALONE)
-    with pytest.raises(ValueError, match=r"a trainable nn\.Linear with weights"):
+    with pytest.raises(ValueError, match=r"a trainable nn\.Linear that shares no weights"):
         clf.fit(X, y)
     start = MMDInitializer(module=clf.module, n_perturbations=4, max_iter=1, random_state=0)
     clf.set_params(module=None, warm_start_from=start.fit(X), fine_tuning="auto")
