@@ -43,7 +43,7 @@ def loss_terms(
     """
     terms: list[Any] = []
     if config.has_paper_terms:
-        # With coherence only the pass below, of all rows, updates running statistics.
+        # With coherence only its pass, of all rows, updates running statistics.
         with nullcontext() if config.coherence is None else isolated(network):
             terms = [*paper_terms(config, network, info, X[: config.batch_size], random)]
     if config.coherence is not None:
@@ -70,12 +70,11 @@ def training_threads(
     network: nn.Module, info: ModuleInfo, config: Config, device: torch.device
 ) -> AbstractContextManager[None]:
     """A context manager that divides the work of a step among threads."""
-    # Other layers than those of an MLP use a parameter several times for a row.
-    if device.type != "cpu" or info.sampler != "gram":
+    if device.type != "cpu":
         return nullcontext()
     largest = max(parameter.numel() for parameter in network.parameters())
     n_multiplications = config.rows_in_flight * largest
-    if config.has_paper_terms:
+    if config.has_paper_terms and info.sampler == "gram":
         return team(n_multiplications, device)
     return worthwhile_threads(n_multiplications)
 
