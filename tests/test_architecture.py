@@ -129,7 +129,7 @@ BUDGET = {
     "warm_start.py": 107,
     "embedding_classifier.py": 106,
     "coherence.py graph": 387,
-    "objective.py losses": 407,
+    "objective.py losses": 406,
     "networks": 765,
     "training": 754,
     "theta0.py": 197,
@@ -150,9 +150,9 @@ def test_each_place_keeps_its_budget(places):
 def test_the_whole_package_keeps_its_budget():
     files = [PUBLIC, *FILES]
     assert len(files) <= 45
-    assert sum(map(n_code_lines, files)) <= 4723
+    assert sum(map(n_code_lines, files)) <= 4722
     texts = [path.read_text() for path in files]
-    assert sum(len(text.splitlines()) for text in texts) <= 8269
+    assert sum(len(text.splitlines()) for text in texts) <= 8266
     nodes = [node for text in texts for node in ast.walk(ast.parse(text))]
     calls = [node.func for node in nodes if isinstance(node, ast.Call)]
     assert sum(isinstance(node, ast.Raise) for node in nodes) <= 82

@@ -92,9 +92,8 @@ def coherence(H: torch.Tensor, separation: float = 2.0) -> torch.Tensor:
             "torch.cat([first, second])"
         )
     H = in_single_precision(H)
-    slope = torch.where(H.detach().amin() < 0.0, 1.0, _SLOPE)
     G = H - H.mean(dim=0)
-    G = torch.where(G < 0.0, slope * G, G)
+    G = torch.where((G < 0.0) & (H.detach().amin() >= 0.0), _SLOPE * G, G)
     squared = G.square().sum(dim=1, keepdim=True)
     squared = torch.maximum(squared, _LEAST * squared.detach().mean() + _LEAST**2)
     # If squares overflow float32 this gives NaN, which the training reports; rsqrt would give 0.

@@ -176,7 +176,7 @@ def _why_functional(module: nn.Module, X: torch.Tensor, sampler: str) -> str:
     why = (
         "gram serves an MLP, or an nn.Sequential of nn.Linear, elementwise layers, "
         "nn.BatchNorm1d and a first nn.Flatten, if its last layer is nn.Linear, each layer is "
-        "used once and X holds floats"
+        "used once, none draws random numbers before the first nn.Linear, and X holds floats"
     )
     if has_hooks(module):
         why = "it has hooks, which the gram sampler would not call"
