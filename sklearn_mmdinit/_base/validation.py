@@ -245,7 +245,7 @@ def n_classes_in(y: Any, X: Any) -> int | None:
     known = labels[~missing_in(labels)].tolist()
     if any(not isinstance(v, str | Real) or (isinstance(v, Real) and v % 1 != 0) for v in known):
         return None  # targets of a regression
-    n_classes = len(set(known) - {-1})
+    n_classes = len(set(known) - {-1, "-1"})
     return n_classes if n_classes >= 2 else None
 
 
