@@ -246,7 +246,7 @@ def positive_pairs(
     if coherence is None:
         return None
     walk = walk_on(coherence, embedding, X, verbose) if has_graph(coherence) else None
-    return PositivePairs(walk, coherence.walk_length, seed, coherence.augmentation)
+    return PositivePairs(walk, float(coherence.walk_length), seed, coherence.augmentation)
 
 
 def walk_on(coherence: Coherence, embedding: Any, X: np.ndarray, verbose: Any = 0) -> Walk:
@@ -256,7 +256,7 @@ def walk_on(coherence: Coherence, embedding: Any, X: np.ndarray, verbose: Any = 
         rows = X if embedding is None else _embedded(embedding, X, name)
         edges = neighbor_graph(
             rows.reshape(len(X), -1),
-            n_neighbors=coherence.n_neighbors,
+            n_neighbors=int(coherence.n_neighbors),
             n_components=coherence.n_components,
             graph=coherence.graph,
             verbose=verbose,

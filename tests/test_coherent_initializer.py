@@ -241,6 +241,8 @@ def test_there_are_at_most_as_many_neighbours_as_other_distinct_rows():
     init = MMDInitializer((4,), coherence="auto", n_perturbations=4, max_iter=1, random_state=0)
     most = clone(init).set_params(coherence=Coherence(n_neighbors=8))
     assert_same_fit(init.fit(X), most.fit(X))
+    small = Coherence(n_neighbors=np.uint8(255), walk_length=np.uint8(40))
+    assert_same_fit(init.set_params(coherence=small).fit(X), most.fit(X))
     assert len(init.fit(np.random.default_rng(0).normal(size=(6, 3))).history_) == 1
     with pytest.raises(ValueError, match="all 6 rows of X are equal"):
         init.fit(np.ones((6, 3)))

@@ -95,6 +95,13 @@ def test_it_works_in_cross_validation_and_with_frames():
     assert cross_val_score(clf, X[:60], y[:60], cv=3).mean() > 0.4
 
 
+def test_labels_reach_all_copies_of_two_examples():
+    rows = np.repeat([[1.0, 0.0], [1.0, 0.1]], 15, axis=0)
+    labels = np.full(30, -1)
+    labels[[0, 15]] = 0, 1
+    assert_array_equal(EmbeddingClassifier().fit(rows, labels).predict(rows), np.repeat([0, 1], 15))
+
+
 def test_few_rows_are_enough():
     two_kinds = np.repeat([[1, 0, 0, 1, 0, 0]], 4, axis=0).T
     for rows in (np.eye(6)[:, :4] + 0.1, two_kinds):  # some are zeros, which have no direction

@@ -56,20 +56,20 @@ def nearest_neighbors(
     representatives, kind = distinct_rows(X)
     if representatives.size == 1:
         raise ValueError(f"all {len(X)} rows of X are equal, so that none has a neighbour; check X")
-    n_neighbors = min(n_neighbors, representatives.size - 1)
+    has_ring, n_neighbors = n_neighbors > 1, min(n_neighbors, representatives.size - 1)
     if is_auto(n_components):
         n_components = None if have_one_length(X) else _N_COMPONENTS
     n_components = X.shape[1] if n_components is None else n_components
     points = principal_components(X, n_components)[representatives]
     if (n := len(points)) >= exact_below and find_spec("pynndescent") is not None:
-        return share_neighbors(approximate(points, n_neighbors), kind)
+        return share_neighbors(approximate(points, n_neighbors), kind, has_ring)
     if n >= exact_below:
         minutes = f"{_SECONDS_A_PAIR * n * n / 60:.0f} minutes on two cores"
         warn_user(
             f"The exact neighbours of {n:,} rows may take {minutes}. A search that is nearly exact "
             "and much faster needs: pip install pynndescent"
         )
-    return share_neighbors(exact(points, n_neighbors, verbose=verbose), kind)
+    return share_neighbors(exact(points, n_neighbors, verbose=verbose), kind, has_ring)
 
 
 # The two searches
@@ -136,12 +136,11 @@ def distinct_rows(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return first_row[order], np.argsort(order)[kind]
 
 
-def share_neighbors(neighbors: np.ndarray, kind: np.ndarray) -> np.ndarray:
+def share_neighbors(neighbors: np.ndarray, kind: np.ndarray, has_ring: bool) -> np.ndarray:
     """Neighbours (n, k) of all rows, from those (m, k) of each kind and each row's kind (n,).
 
-    Equal rows form a ring: the first neighbour of each is the next row equal to it. Its other
-    neighbours are the ones that were found for its kind. If k is 1 there is no ring, because no
-    edge would leave it.
+    In a ring the first neighbour of each row is the next row equal to it, and its other neighbours
+    are the ones that were found for its kind. Without rings these are all its neighbours.
     """
     by_kind = np.argsort(kind, kind="stable").astype(np.int32)  # equal rows are side by side
     sizes = np.bincount(kind)
@@ -150,7 +149,7 @@ def share_neighbors(neighbors: np.ndarray, kind: np.ndarray) -> np.ndarray:
     near_kinds = neighbors[kind]
     place = np.arange(kind.size)[:, None] % sizes[near_kinds]
     shared = by_kind[first[near_kinds] + place]
-    if neighbors.shape[1] > 1:
+    if has_ring:
         next_equal = np.empty_like(by_kind)
         next_equal[by_kind[:-1]] = by_kind[1:]
         next_equal[by_kind[first + sizes - 1]] = by_kind[first]  # closes the ring of each kind
