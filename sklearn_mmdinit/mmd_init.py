@@ -59,8 +59,8 @@ def mmd_init_(
           loader are drawn only once: pass them as ``Coherence(augmentation=...)``.
         - Any other Dataset is read once, in its order, into an array in memory.
     views : {1, 2}, default=1
-        2: the DataLoader gives (a, b, ...), where a and b are tensors of one shape and type, two
-        views of each example. These are the positive pairs of the coherence.
+        2: the DataLoader gives (a, b, ...) or ((a, b), ...), where a and b are tensors of one shape
+        and type, two views of each example. These are the positive pairs of the coherence.
     **params : dict
         Parameters of :class:`MMDInitializer`, except those that describe an MLP.
 

@@ -210,6 +210,8 @@ def test_what_follows_the_examples_or_views_is_not_used():
     for others in ([torch.zeros(64)], [torch.zeros(64, 1, 8, 8)], [b, torch.zeros(64).long()]):
         loader = DataLoader(TensorDataset(a, b, *others), 16)
         assert_same(learned(loader, **coherent), expected)
+        nested = [((x, y), *rest) for x, y, *rest in TensorDataset(a, b, *others)]
+        assert_same(learned(DataLoader(nested, 16), **coherent), expected)
         loader = DataLoader(TensorDataset(a, *others), 16)
         assert_same(learned(loader, coherence=Coherence(n_neighbors=3)), graph)
         assert_same(learned(TensorDataset(a, *others)), one)
@@ -364,7 +366,7 @@ NO_EXAMPLES = {
     "no examples; with drop_last=True .*fewer than": DataLoader(IMAGES, 100, drop_last=True),
     "Input X contains infinity": DataLoader(IMAGES / 0, 16),
 }
-NESTED = DataLoader([((IMAGES[0], IMAGES[0]), 0)], 1)
+NESTED = DataLoader([(((IMAGES[0], IMAGES[0]), 0), 0)], 1)
 OF_TWO_SIZES = DataLoader(TensorDataset(IMAGES, IMAGES[..., 1:]), 16)
 REFUSED = [
     *((data, {}, TypeError, words) for words, data in NO_STREAM.items()),

@@ -94,9 +94,7 @@ class Config:
 
     def for_rows(self, n_rows: int) -> Config:
         """These settings for a mini-batch of at most `n_rows`."""
-        term = self.coherence
-        if term is not None:
-            term = replace(term, n_pairs=min(term.n_pairs, n_rows))
+        term = self.coherence and replace(self.coherence, n_pairs=min(self.rows_a_step, n_rows))
         return replace(self, batch_size=min(self.batch_size, n_rows), coherence=term)
 
 

@@ -94,13 +94,15 @@ def rows_of(examples: torch.Tensor) -> np.ndarray:
 
 
 def _views_in(item: Any, n_views: int) -> Views:
-    """The views in what a loader gives: x or (x, ...), with two views (a, b, ...)."""
+    """The views in (x, ...) or, of two, in (a, b, ...) or ((a, b), ...), which a loader gives."""
+    if isinstance(item, tuple | list) and item and isinstance(item[0], tuple | list):
+        item = item[0]
     views = tuple(item[:n_views]) if isinstance(item, tuple | list) else (item,)
     are_examples = all(isinstance(view, torch.Tensor) and view.ndim > 1 for view in views)
     if len(views) < n_views or not are_examples or len({(v.shape, v.dtype) for v in views}) > 1:
         valid = "x or (x, ...), with x a tensor (B, ...) of examples"
         if n_views == 2:
-            valid = "(a, b, ...), with a and b two views, tensors (B, ...) of equal shape and dtype"
+            valid = "(a, b, ...) or ((a, b), ...), tensors a and b (B, ...) of one shape and dtype"
         got = tree_map(
             lambda v: f"{v.dtype} {[*v.shape]}" if torch.is_tensor(v) else type(v).__name__, item
         )
