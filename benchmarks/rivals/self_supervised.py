@@ -21,8 +21,8 @@ from torch.nn.functional import mse_loss, relu
 from rivals.from_views import nt_xent, optimise
 from sklearn_mmdinit import MLP
 from sklearn_mmdinit._base.random_streams import seeds_of
-from sklearn_mmdinit.coherence import fit_embedding, walk_on
-from sklearn_mmdinit.training.minibatches import PositivePairs, RowBatches
+from sklearn_mmdinit.coherence import fit_embedding, positive_pairs
+from sklearn_mmdinit.training.minibatches import RowBatches
 
 
 def vicreg(Z: torch.Tensor, covariance: float = 1.0) -> torch.Tensor:
@@ -70,10 +70,8 @@ class PairLearner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def _pairs(self, X: np.ndarray) -> Iterator[torch.Tensor]:
         """Mini-batches (2 n, n_features): first rows of pairs, then second rows."""
-        (seed,), coherence, walk = seeds_of(self.random_state, 1), self.coherence, None
-        if coherence.n_neighbors:
-            walk = walk_on(coherence, fit_embedding(coherence, X, seed), X)
-        pairs = PositivePairs(walk, coherence.walk_length, seed, coherence.augmentation)
+        (seed,), coherence = seeds_of(self.random_state, 1), self.coherence
+        pairs = positive_pairs(coherence, fit_embedding(coherence, X, seed), X, seed)
         size = min(coherence.batch_size, len(X))
         batches = RowBatches(X, size, seed, torch.from_numpy, pairs)
         self.n_iter_ = -(-self.steps // batches.steps_an_epoch)
