@@ -93,16 +93,17 @@ def coherence(H: torch.Tensor, separation: float = 2.0) -> torch.Tensor:
         )
     H = in_single_precision(H)
     G = H - H.mean(dim=0)
-    G = torch.where((G < 0.0) & (H.detach().amin() >= 0.0), _SLOPE * G, G)
-    squared = G.square().sum(dim=1, keepdim=True)
-    squared = torch.maximum(squared, _LEAST * squared.detach().mean() + _LEAST**2)
+    # The leaky ReLU, with a tensor as its slope.
+    G = G.relu().lerp(G, torch.where(H.detach().amin() >= 0.0, _SLOPE, 1.0))
+    squares = G.square().sum(dim=1, keepdim=True)
+    floored = torch.maximum(squares, _LEAST * squares.detach().mean() + _LEAST**2)
     # If squares overflow float32 this gives NaN, which the training reports; rsqrt would give 0.
-    G = G * (squared.sqrt() / squared)
-    n = len(H) // 2
-    along = (G[:n] * G[n:]).sum(dim=1)
+    G = G * (floored.sqrt() / floored)
+    n, (first, second) = len(H) // 2, G.chunk(2)
+    along = (first * second).sum(dim=1)
     # The 4 n^2 pairs include each input with itself (C = 1) and both orders of each positive pair.
     # These are subtracted.
-    itself = G.square().sum(dim=1)
+    itself = squares / floored
     between = _sum_of_squares(G) - itself.square().sum() - 2.0 * along.square().sum()
     return 1.0 - along.mean() + separation * between / (4.0 * n * (n - 1))
 
@@ -153,11 +154,10 @@ class CoherenceLoss(nn.Module):
 
 
 def _sum_of_squares(G: torch.Tensor) -> torch.Tensor:
-    """Sum of the squared entries of G G'. G' G has the same sum; the smaller one is computed."""
-    rows = G if len(G) < G.shape[1] else G.mT
+    """Sum of the squared entries of G G', as the inner product of G and G G' G."""
 
-    def pieces_of(start: int, stop: int) -> list[Piece]:
-        products = rows[start:stop] @ rows.mT
-        return [(products.square().sum(dim=1), 4.0 * (products @ rows))]
+    def in_one_piece(*_: int) -> list[Piece]:
+        products = torch.linalg.multi_dot([G, G.mT, G])
+        return [((G * products).sum(dim=1), 4.0 * products)]
 
-    return with_gradient(rows, pieces_of, rows.numel() * len(rows)).sum()
+    return with_gradient(G, in_one_piece, 0).sum()
