@@ -67,7 +67,7 @@ class MMDInitializer(
     and :class:`NetClassifier` fine-tune from them, and :meth:`to_module` returns a PyTorch module.
     With ``coherence="auto"`` the loss is contrastive: similar examples get similar features, see
     :class:`Coherence`. With few labels this gives far more accurate classifiers than the default,
-    the loss of Lee & Cho [1]_ with their values,
+    the loss and the settings of Lee & Cho [1]_,
 
     .. math:: L = L_{uni} + \lambda L_{sd} + \xi L_{iod} .
 
@@ -81,8 +81,8 @@ class MMDInitializer(
     n_classes : int or "auto", default="auto"
         Number of classes of the classification task to come, the paper's d. A classifier that
         starts from the initializer must have the same number. "auto": the number of classes in y if
-        ``fit`` gets labels (-1, NaN and None do not count); else the default of this argument of
-        the class `module`, or 2. A module that is an instance, or whose class has no argument
+        ``fit`` gets labels (-1, NaN and None do not count); else the default that the class
+        `module` has for it, or 2. A module that is an instance, or whose class has no argument
         ``n_classes``, keeps its own number of logits. Set `n_classes` if y holds integers that are
         not labels, such as targets of a regression. It also decides
         ``Coherence(separation="auto")``. Time and memory of the term L_iod grow with its square;
@@ -92,10 +92,10 @@ class MMDInitializer(
         None: the paper's loss.
     max_iter : int or "auto", default="auto"
         Epochs over X. "auto" without coherence: 5. "auto" with coherence: the learning rate is
-        constant until the coherence loss, L_coh, stops falling, and for as many steps again if
-        L_coh is then at most 0.5. The rate then decays over the last third of the training. There
-        are 225 to 3,000 steps, and at least n_samples / 20 up to that limit. A small number of
-        epochs may give weights that are worse than random ones.
+        constant until the coherence loss, L_coh, stops falling, or twice as long if L_coh is then
+        at most 0.5. The rate then decays over the last third of the training. There are at least
+        max(225, n_samples / 20) steps, but at most 3,000. A small number of epochs may give weights
+        that are worse than random ones.
     random_state : int, RandomState instance or None, default=None
         Seed of random weights, the order of examples, walks, augmentations, perturbations and
         uniform samples.
@@ -121,8 +121,8 @@ class MMDInitializer(
         there. On a CPU the result is then bit for bit that of a training without interruption. A
         file of other rows, parameters or initial weights raises an error, so each ``fit`` of a
         search needs a file of its own. A loader is recognised by its length and first examples, a
-        module by its class and weights, a function by its code. If you change other code, use
-        another file. A checkpoint needs a `random_state`.
+        module by its class and weights, a function by its code. After other changes of
+        your code, use another file. A checkpoint needs a `random_state`.
     warm_start : bool, default=False
         Whether ``fit`` of a fitted initializer starts at its theta0, for example when new rows
         have arrived. The learning rate schedule, the optimizer and the graph are new. The network
@@ -178,8 +178,8 @@ class MMDInitializer(
         of training, or at the end of the best window if the loss became NaN. The last window may
         have fewer steps.
     loss_curve_, best_loss_ : list of float, float
-        The "loss" of ``history_``, and the lowest of a complete window. If there is no complete
-        window, `best_loss_` is the only value.
+        The "loss" of ``history_``, and the lowest of a complete window; without a complete
+        window, the only value of `loss_curve_`.
     feature_mean_ : ndarray of shape (n_units,)
         Mean of the last hidden activations at theta0, over 2,048 rows of X if there are more.
     embedding_ : estimator or None
@@ -587,10 +587,9 @@ class MMDInitializer(
             return True
         auto = "'auto' or " * (state.step < MOST_STEPS and not checks.is_auto(self.max_iter))
         longer = f"max_iter={auto}{2 * self.n_iter_}"
-        # No epoch of the stream has ended, and perhaps none ever does.
-        if state.steps_an_epoch is None:
+        if not state.steps_an_epoch:  # a stream without a length
             n_rows = 2 * state.step * config.rows_a_step
-            longer = f"max_iter=1 with a loader that ends after {n_rows:,} examples"
+            longer = f"max_iter=1 with a loader that has a length, of {n_rows:,} examples"
         before, last = levels[-2:]
         what = f"L_coh is {last:.3g}, no lower than if nothing is learned; standardize X, or"
         if is_still_falling(levels):

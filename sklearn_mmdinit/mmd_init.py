@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 from ._base.environment import torch_device
 from ._base.module_factory import uncompiled
 from ._base.random_streams import seeds_of
-from ._base.validation import check_argument, warn_user
+from ._base.validation import check_argument, is_auto, one_of, warn_user
 from .coherence import Coherence, brings_edges, check_choice_of_pairs, coherence_of, has_graph
 from .initializer import MMDInitializer
 from .theta0 import put_arrays_
@@ -43,8 +43,8 @@ def mmd_init_(
     ----------
     module : nn.Module
         Returns logits (n, n_classes). Parameters that require no gradient do not change. Running
-        statistics of normalizations become those of the data. To freeze those of a layer, put this
-        layer alone in evaluation mode: after ``module.eval()`` all are updated. A module on a GPU
+        statistics of normalizations become those of the data. To freeze those of a layer, put only
+        this layer in evaluation mode; ``module.eval()`` freezes none. A module on a GPU
         is trained there.
     data : array-like, Tensor, Dataset or DataLoader
         Unlabelled examples (n, ...). A DataLoader gives x or (x, ...), where x is a tensor of
@@ -52,11 +52,11 @@ def mmd_init_(
 
         - Without a coherence, a DataLoader or IterableDataset is streamed: each epoch is a pass
           over it, and no example is kept.
-        - With a coherence, it is streamed if `views` is 2 or ``coherence.n_neighbors`` is 0. The
-          two views, or an example twice, are the positive pair.
+        - With a coherence, it is streamed if `views` is 2 or ``coherence.n_neighbors`` is 0. A
+          positive pair is the two views, or one example augmented twice.
         - With a coherence that needs a graph, one pass is read into an array in memory, because the
-          graph is built on all examples; the loader must therefore end. Random augmentations of the
-          loader are drawn only once: pass them as ``Coherence(augmentation=...)``.
+          graph is built on all examples. Random augmentations of the loader are drawn only once:
+          pass them as ``Coherence(augmentation=...)``.
         - Any other Dataset is read once, in its order, into an array in memory.
     views : {1, 2}, default=1
         2: the DataLoader gives (a, b, ...) or ((a, b), ...), where a and b are tensors of one shape
@@ -93,7 +93,7 @@ def mmd_init_(
     of the data is measured on them too.
 
     With a coherence, a step takes a whole mini-batch of a streamed loader. Mini-batches smaller
-    than the largest of those first ones are skipped. In streaming, ``coherence.batch_size`` is used
+    than the largest one inspected are skipped. In streaming, ``coherence.batch_size`` is used
     only for an IterableDataset without a DataLoader. The paper's terms use the first ``batch_size``
     examples of each mini-batch. Without a coherence, each mini-batch is split into mini-batches of
     ``batch_size``, and incomplete ones are skipped. Let the loader shuffle, so that each epoch
@@ -113,9 +113,9 @@ def mmd_init_(
     one process beforehand and load its weights, or write a loop with
     :class:`~sklearn_mmdinit.losses.CoherenceLoss`.
 
-    With a coherence, ``max_iter="auto"`` also works for a loader without a length: training takes
-    3,000 steps. Other values of ``max_iter`` count epochs, so each pass must end. With
-    ``max_iter=1`` and no length the learning rate does not fall.
+    A loader without a length may never end. It works only with a coherence that needs no graph and
+    ``max_iter="auto"``: training then takes 3,000 steps. For all else the dataset needs a
+    ``__len__``, and each pass ends after so many items.
 
     Examples
     --------
@@ -130,8 +130,7 @@ def mmd_init_(
     ['degeneracy', 'detachment', 'loss', 'step', 'uniformity']
     """
     check_argument("module", module, nn.Module)
-    if views not in (1, 2):
-        raise ValueError(f"views must be 1 or 2, got {views!r}")
+    check_argument("views", views, one_of((1, 2)))
     if dist.is_available() and dist.is_initialized() and dist.get_rank():
         warn_user(
             f"rank {dist.get_rank()} trains alone: mmd_init_ does not average gradients of ranks; "
@@ -191,6 +190,10 @@ def _read_or_streamed(
     (seed,) = seeds_of(initializer.random_state, 1)
     epochs = LoaderEpochs(loader, type(data).__name__, seed, views)
     for_graph = coherence is not None and views == 1 and has_graph(coherence)
+    needs_end = for_graph or coherence is None or not is_auto(initializer.max_iter)
+    if needs_end and epochs.n_rows is None:
+        remedy = "let its dataset define __len__, the number of items of a pass"
+        raise ValueError(f"data={epochs.name} has no length and may never end; {remedy}")
     if for_graph or not isinstance(data, DataLoader | IterableDataset):
         return np.concatenate([rows_of(examples) for (examples,) in epochs.of(0)]), None
     if epochs.size < 2:

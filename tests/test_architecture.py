@@ -131,9 +131,9 @@ BUDGET = {
     "coherence.py graph": 387,
     "objective.py losses": 405,
     "networks": 765,
-    "training": 754,
+    "training": 750,
     "theta0.py": 197,
-    "mmd_init.py transforms.py": 357,
+    "mmd_init.py transforms.py": 360,
     "_base": 641,
 }
 
@@ -150,9 +150,9 @@ def test_each_place_keeps_its_budget(places):
 def test_the_whole_package_keeps_its_budget():
     files = [PUBLIC, *FILES]
     assert len(files) <= 45
-    assert sum(map(n_code_lines, files)) <= 4722
+    assert sum(map(n_code_lines, files)) <= 4720
     texts = [path.read_text() for path in files]
-    assert sum(len(text.splitlines()) for text in texts) <= 8266
+    assert sum(len(text.splitlines()) for text in texts) <= 8264
     nodes = [node for text in texts for node in ast.walk(ast.parse(text))]
     calls = [node.func for node in nodes if isinstance(node, ast.Call)]
     assert sum(isinstance(node, ast.Raise) for node in nodes) <= 82

@@ -107,6 +107,9 @@ class Rows(IterableDataset):
     def __init__(self, n, n_views):
         self.n, self.n_views = n, n_views
 
+    def __len__(self):
+        return -(-self.n // 512)
+
     def __iter__(self):
         for start in range(0, self.n, 512):
             images = torch.rand(min(512, self.n - start), 3, 32, 32)

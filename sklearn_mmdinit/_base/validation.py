@@ -22,7 +22,7 @@ from sklearn.utils._param_validation import (
     HasMethods,
     Interval,
     InvalidParameterError,
-    StrOptions,
+    Options,
     make_constraint,
     validate_parameter_constraints,
 )
@@ -121,12 +121,12 @@ def numbers(least: float, most: float | None = None, closed: str = "left") -> In
     return _Numbers(Real, least, most, closed=closed)
 
 
-AUTO, POSITIVE = StrOptions({"auto"}), numbers(0, closed="neither")
+def one_of(options: Collection[Any]) -> Options:
+    """One of these values, which are of one type."""
+    return Options(type(min(options)), dict.fromkeys(options).keys())  # in their order
 
 
-def one_of(options: Collection[str]) -> StrOptions:
-    """One of these strings."""
-    return StrOptions(dict.fromkeys(options).keys())  # in their order, for messages
+AUTO, POSITIVE = one_of(["auto"]), numbers(0, closed="neither")
 
 
 def has_methods(*names: str) -> HasMethods:

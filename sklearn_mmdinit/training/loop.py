@@ -103,13 +103,12 @@ def train(
     info, device = builder.info, next(network.parameters()).device
     optimizer = _adam(network, config, state, device)
     step = partial(_step, network, info, optimizer, config, autocast)
-    if state.steps_an_epoch is None:
-        state.steps_an_epoch = batches.steps_an_epoch
+    state.steps_an_epoch = state.steps_an_epoch or batches.steps_an_epoch
     schedule = config.schedule
     n_steps = schedule.n_steps(state)
     if state.is_stopped or schedule.is_over(state, n_steps):
         return
-    is_long = n_steps is None or n_steps - state.step >= _WORTH_RECORDING
+    is_long = n_steps - state.step >= _WORTH_RECORDING
     random, recorded = StepRandom(state.seed, device), None
     if device.type == "cuda" and is_long and not info.stateful:
         recorded = RecordedStep(step, state.seed, device)

@@ -30,11 +30,11 @@ class ByEpochs:
 
     max_iter: int
 
-    def n_steps(self, state: State) -> int | None:
-        """Steps of the whole training; None while it is not known how many an epoch has."""
-        return None if state.steps_an_epoch is None else self.max_iter * state.steps_an_epoch
+    def n_steps(self, state: State) -> int:
+        """Steps of the whole training, by the length of the last epoch."""
+        return self.max_iter * state.steps_an_epoch
 
-    def is_over(self, state: State, n_steps: int | None) -> bool:
+    def is_over(self, state: State, n_steps: int) -> bool:
         """Whether the training has ended; `n_steps` is not needed, as epochs may differ."""
         return state.n_epochs >= self.max_iter
 
@@ -60,22 +60,19 @@ class ByCoherence:
                 return min(total, self.most)
         return self.most
 
-    def is_over(self, state: State, n_steps: int | None) -> bool:
+    def is_over(self, state: State, n_steps: int) -> bool:
         """Whether the training has ended, after `n_steps`."""
-        return n_steps is not None and state.step >= n_steps
+        return state.step >= n_steps
 
 
-def rate_factor(step: int, n_steps: int | None) -> float:
-    """Factor of the learning rate with coherence; 1 while `n_steps` is not known."""
-    done = step / n_steps if n_steps else 0.0
-    fallen = min(max(done - _CONSTANT_SHARE, 0.0) / (1.0 - _CONSTANT_SHARE), 1.0)
+def rate_factor(step: int, n_steps: int) -> float:
+    """Factor of the learning rate with coherence."""
+    fallen = min(max(step / n_steps - _CONSTANT_SHARE, 0.0) / (1.0 - _CONSTANT_SHARE), 1.0)
     return _LAST_FACTOR + (1.0 - _LAST_FACTOR) * 0.5 * (1.0 + math.cos(math.pi * fallen))
 
 
-def levels_before_the_fall(state: State, n_steps: int | None, window: int) -> list[float]:
+def levels_before_the_fall(state: State, n_steps: int, window: int) -> list[float]:
     """Means of L_coh before the rate fell, in a training of `n_steps`; empty if it has not."""
-    if n_steps is None:
-        return []
     fell_at = int(_CONSTANT_SHARE * n_steps) + 1
     return state.levels[: fell_at // window] if state.step > fell_at else []
 

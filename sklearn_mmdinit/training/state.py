@@ -26,7 +26,7 @@ class State:
     step: int = 0
     n_epochs: int = 0  # epochs that have ended
     steps_in_epoch: int = 0  # steps of the epoch that has not
-    steps_an_epoch: int | None = None  # of the last epoch, or an estimate; None: not known
+    steps_an_epoch: int = 0  # of the last epoch, or an estimate; 0: not known
     # Means of the terms over each window of steps, and the step at which it ended.
     history: list[dict[str, float]] = field(default_factory=list)
     first_loss: float = math.inf  # of the first mini-batch, before its step

@@ -126,10 +126,10 @@ class StreamBatches:
     augmentation: Augmentation | None = None
 
     @property
-    def steps_an_epoch(self) -> int | None:
-        """Steps of an epoch, by the rows of a pass; None if they are not known."""
+    def steps_an_epoch(self) -> int:
+        """Steps of an epoch, by the rows of a pass; 0 if they are not known."""
         n_rows = self.epochs.n_rows
-        return None if n_rows is None else max(n_rows // self.size, 1)
+        return 0 if n_rows is None else max(n_rows // self.size, 1)
 
     def from_(
         self, epoch: int, n_done: int, step: int, device: torch.device
