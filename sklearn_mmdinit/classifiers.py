@@ -84,11 +84,11 @@ class NetClassifier(factories.ExtraParamsMixin, ClassifierMixin, BaseEstimator):
         Number of epochs. "auto": 10, with "head-first" 30. With 0 epochs "head-first" ends after
         the logistic regression.
     validation_split : float, splitter, tuple, None or "auto", default="auto"
-        The validation set, by which the best epoch is chosen. A number is a random fraction of the
-        examples with a weight above 0, stratified where possible. A scikit-learn splitter gives its
-        first split of these examples. A tuple (X_val, y_val) gives other examples, which earlier
-        steps of a Pipeline do not transform. None: no validation, and the last epoch is kept.
-        "auto": 1/6, with "head-first" None.
+        The validation set, by which the best epoch is chosen. A number: this fraction of the
+        examples of positive weight, drawn at random, stratified where possible. A scikit-learn
+        splitter gives its first split of these examples. A tuple (X_val, y_val) gives other
+        examples, which earlier steps of a Pipeline do not transform. None: no validation, and the
+        last epoch is kept. "auto": 1/6, with "head-first" None.
     class_weight : None, "balanced" or dict, default=None
         Weight of each class in the training and validation loss. The weight of an example is
         multiplied by that of its class. A class that is not in the dict has weight 1. "balanced"

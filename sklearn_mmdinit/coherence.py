@@ -39,14 +39,14 @@ class Coherence(BaseEstimator):
 
     A positive pair is two similar examples: an example and one that a random walk on the
     nearest-neighbour graph of the unlabelled data reaches, or two views of one example (see
-    `n_neighbors`). Let C be the cosine similarity of the last hidden activations of two examples,
-    centred; after a ReLU, values that this makes negative are damped. With :math:`i \to i^+` a
-    positive pair and :math:`i \not\sim j` any other pair the loss is
+    `n_neighbors`). Let C be the cosine similarity of the centred last hidden activations of two
+    examples; after a ReLU, negative centred values are damped. With :math:`i \to i^+` a positive
+    pair and :math:`i \not\sim j` any other pair the loss is
 
     .. math:: L_{coh} = 1 - E_i [C_{i i^+}] + \rho \, E_{i \not\sim j} [C_{ij}^2].
 
-    This is the spectral contrastive loss [1]_, for networks with a ReLU on nearly non-negative
-    features [2]_. It is not part of Lee & Cho (2023), the paper that :class:`MMDInitializer`
+    This is the spectral contrastive loss [1]_, after a ReLU with features that are rarely negative
+    [2]_. It is not part of Lee & Cho (2023), the paper that :class:`MMDInitializer`
     follows; their terms are added if their weights are set above 0.
 
     Parameters
@@ -66,8 +66,8 @@ class Coherence(BaseEstimator):
         distinct examples. With 0 there is no graph: a positive pair is two augmentations of one
         example, as for photographs, whose neighbours by pixels rarely share a class. Then
         `augmentation` is needed, `graph` and `embedding` must be None, and `walk_length` and
-        `n_components` have no effect. Of the duplicates of an example at most one is its neighbour,
-        and none if `n_neighbors` is 1. From 100,000 distinct examples on, ``pynndescent`` (the
+        `n_components` have no effect. At most one duplicate of an example is its neighbour; with
+        `n_neighbors=1` none. From 100,000 distinct examples on, ``pynndescent`` (the
         extra ``neighbors``) does the search if it is installed: nearly exactly, and much faster
         after half a minute of compiling.
     n_components : int, None or "auto", default="auto"

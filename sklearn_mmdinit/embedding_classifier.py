@@ -91,9 +91,9 @@ class EmbeddingClassifier(ClassifierMixin, BaseEstimator):
 
     The shift :math:`s_c` corrects for classes whose share among all examples differs from their
     share of the labels. EM estimates the shares among all examples from :math:`q_c` [3]_. With
-    :math:`a_c` the estimated share, :math:`b_c` the share of the labels and :math:`k_c` their
-    number, :math:`s_c = (1 - 1 / k_c) \log(a_c / b_c)`. The term with :math:`r_c` favours diverse
-    classes for examples that are far from every mean, with :math:`\beta = 1 - 1 / \min_c k_c`; the
+    :math:`a_c` the estimated share, :math:`k_c` the number of labels and :math:`b_c` their share,
+    :math:`s_c = (1 - 1 / k_c) \log(a_c / b_c)`. The term with :math:`r_c` favours widely
+    spread classes for examples far from every mean, with :math:`\beta = 1 - 1 / \min_c k_c`; the
     term with :math:`n_c` keeps large classes from growing.
 
     Label spreading has ten neighbours, or as many as there are other distinct examples.

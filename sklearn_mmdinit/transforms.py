@@ -121,8 +121,8 @@ class RandomAffine(BaseEstimator, nn.Module):
     image_shape : tuple of int or None, default=None
         Shape of the image in a flat row: (height, width), (channels, height, width) or (height,
         width, channels). Not needed for rows of 64 or 784 pixels, 8 x 8 or 28 x 28, nor if the
-        images of X have two axes, (height, width), or three. Of three axes the channels are the
-        first, or the last if it has at most 4 values and the first has more.
+        images of X have two axes, (height, width), or three. The channels are the first of
+        three axes, or the last if only that has at most 4 values.
 
     See Also
     --------

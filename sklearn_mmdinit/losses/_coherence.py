@@ -41,8 +41,8 @@ def coherence(H: torch.Tensor, separation: float = 2.0) -> torch.Tensor:
     :math:`C_{ij}` is the cosine similarity of :math:`h_i - \bar h` and :math:`h_j - \bar h`, where
     h are activations and :math:`\bar h` is their mean over the inputs. If no activation is
     negative, as after a ReLU, negative entries of the differences are first multiplied by 0.2. This
-    is the spectral contrastive loss [1]_, for networks with a ReLU on features that are hardly ever
-    negative [2]_. With the two ends of random walks on a graph as positive pairs, its minimiser
+    is the spectral contrastive loss [1]_, after a ReLU with features that are hardly ever negative
+    [2]_. With the two ends of random walks on a graph as positive pairs, its minimiser
     describes the clusters of the graph; a larger separation :math:`\rho` tells more of them apart.
     Two augmentations of each example may serve as pairs instead.
 
@@ -120,7 +120,7 @@ class CoherenceLoss(nn.Module):
     --------
     >>> import torch
     >>> from sklearn_mmdinit.losses import CoherenceLoss
-    >>> z1 = torch.eye(8)  # embeddings of the first views; of the second views: the same
+    >>> z1 = torch.eye(8)  # embeddings of the first views, and also of the second ones
     >>> f"{CoherenceLoss()(z1, z1):.2f}"
     '0.01'
     """
