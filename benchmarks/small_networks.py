@@ -3,7 +3,7 @@
 Eleven small networks get 50 labels of scikit-learn's 1,797 digits. Each begins from weights learned
 on all of these images without labels, and from fresh weights. The task ``few images`` is the recipe
 of the guide: a perceptron that learns from 2,000 images of MNIST, of which 100 get labels (30
-minutes on one core). A ResNet and a transformer learn from 5,000 images of 14 x 14 pixels, by
+minutes on one core). Three larger networks learn from 5,000 images of 14 x 14 pixels, by
 nearest neighbours and by two views of each image::
 
     python benchmarks/small_networks.py --jobs 1
@@ -27,7 +27,7 @@ from sklearn.model_selection import StratifiedShuffleSplit
 
 from data.datasets import DATASETS, Dataset, standardize
 from protocol import command, methods
-from protocol.own_networks import FRESH, HALVED, IMAGES, LEARNED, NETWORKS
+from protocol.own_networks import BY_LOOP, FRESH, HALVED, IMAGES, LEARNED, NETWORKS, GuidesLoop
 from protocol.parallel import results
 from protocol.store import Log, code_digest, data_digest, deciding_versions, digest_of
 from reporting.small_network_tables import SMALL_NETWORK_TABLES
@@ -109,6 +109,8 @@ def measure(name: str, seed: int, max_iter: Any, task: Task) -> dict[str, Any]:
         init.fit(task.X[: task.n_pool])
     seconds = time.perf_counter() - start
     networks = {LEARNED: learned.set_params(warm_start_from=init)}
+    if name in HALVED:
+        networks[BY_LOOP] = GuidesLoop(init.to_module())
     networks |= {m: clone(fresh).set_params(**params) for m, params in FRESH.items()}
     return {
         "task": name,

@@ -1,23 +1,48 @@
 """Small networks as users bring them, for grey images of ten classes: do not tune them."""
 
 from collections.abc import Callable
-from typing import Any
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any, Self
 
+import numpy as np
 import torch
+from sklearn.base import BaseEstimator, ClassifierMixin
 from torch import nn
 
 from protocol.networks import Residual
-from sklearn_mmdinit import Coherence, RandomAffine
+from sklearn_mmdinit import Coherence, RandomAffine, linear_probe_
 
-LEARNED = "learned weights"
+LEARNED, BY_LOOP = "learned weights", "learned weights, by the guide's loop"
 FRESH: dict[str, dict[str, Any]] = {
     "fresh weights by default": {},
     "fresh weights, 300 epochs on all labels": {"max_iter": 300, "validation_split": None},
 }
 """Parameters of the networks from fresh weights; by default a sixth of the labels validates."""
-IMAGES = "few images"
-"""The task that has no network of its own."""
+IMAGES = "few images"  # the task that has no network of its own
 AXIS = torch.arange(8.0) / 4 - 1
+
+
+@dataclass(eq=False, repr=False)
+class GuidesLoop(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A module in the loop of the guide: linear probing, then 100 steps of Adam."""
+
+    module: nn.Module
+    random_state: int = 0
+
+    def fit(self, X: np.ndarray, y: np.ndarray) -> Self:
+        few, labels = torch.from_numpy(X), torch.from_numpy(y)
+        self.net_ = deepcopy(self.module)
+        linear_probe_(self.net_, few, labels)
+        optimizer = torch.optim.Adam(self.net_.parameters(), lr=1e-4)
+        for _ in range(100):
+            loss: Any = nn.functional.cross_entropy(self.net_(few), labels)
+            optimizer.zero_grad(), loss.backward(), optimizer.step()
+        return self
+
+    @torch.no_grad()
+    def predict(self, X: np.ndarray) -> np.ndarray:
+        return self.net_.eval()(torch.from_numpy(X)).argmax(dim=1).numpy()
 
 
 class MeanOverPositions(nn.Module):
@@ -139,6 +164,11 @@ NETWORKS: dict[str, Callable[[], nn.Module]] = {
 """What makes each network for images (n, 1, 8, 8), by its name in tables."""
 
 _LARGER: dict[str, Callable[[], nn.Module]] = {
+    "convolutions, batch normalization": lambda: nn.Sequential(
+        *(_conv(1, 16), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2)),
+        *(_conv(16, 32), nn.BatchNorm2d(32), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Flatten(), nn.Linear(288, 10)),
+    ),
     "ResNet": lambda: nn.Sequential(
         *(_conv(1, 24), nn.BatchNorm2d(24), nn.ReLU(), nn.MaxPool2d(2)),
         *(Residual(24), Residual(24), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(24, 10)),

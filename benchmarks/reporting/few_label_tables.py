@@ -265,4 +265,3 @@ FEW_LABEL_TABLES: dict[str, Callable[[Results], Table]] = {
     "signals_by_set": _signals_by_set,
     "signals_others": _other_signal_methods,
 }
-"""From the results of a command to a table of them, by kind."""

@@ -28,7 +28,6 @@ KINDS = {
     "sentences, one label of each class":
         _claim(SENTENCES, 1, EMBEDDING_LINE, "logistic, C = 100"),
 }  # fmt: skip
-"""Kind of data -> the claim of the report that has the figures."""
 
 
 def headline_figures(library: Library) -> pd.DataFrame:

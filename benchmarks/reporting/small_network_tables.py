@@ -47,7 +47,7 @@ def _compared(
     """A row a record whose task is not left out, and its gains over fresh weights."""
     rows, gained = [], []
     for record in (each for each in results["records"] if each["task"] not in without):
-        draws = pd.DataFrame(record["accuracies"])[[LEARNED, *FRESH]]
+        draws = pd.DataFrame(record["accuracies"])
         difference = draws[LEARNED] - draws[draws[[*FRESH]].mean().idxmax()]
         gained.append(difference.mean())
         cells = [mean_and_std(draws[method].mean(), draws[method].std()) for method in draws]
@@ -56,7 +56,7 @@ def _compared(
         f"{_title(results, part, where)}, against the fresh weights with the better "
         "mean; seconds to learn the weights"
     )
-    head = ["network", LEARNED, *FRESH, "above the better fresh weights", "seconds"]
+    head = ["network", *draws, "above the better fresh weights", "seconds"]
     return Table(title, pd.DataFrame(rows, columns=head)), gained
 
 
@@ -80,4 +80,3 @@ SMALL_NETWORK_TABLES: dict[str, Callable[[Results], Table]] = {
     "halved_images": _halved,
     "few_images": _images,
 }
-"""From the results of the command to a table of them, by kind."""
