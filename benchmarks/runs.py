@@ -155,7 +155,7 @@ RUNS = (
         how=FROZEN),
     Run("small-networks.json", "small_networks.py --jobs 1", "half an hour on one core",
         how="without the tasks of `small-networks-views.json`; the five networks that do not "
-        f"end in a ReLU by commit 3105093f; label spreading {FROZEN}"),
+        f"end in a ReLU by commit 3105093f; few images {FROZEN}"),
     Run("small-networks-views.json", "small_networks.py --jobs 1 --tasks '*, nearest neighbours' "
         "'*, two views'", "a quarter of an hour on one core"),
     Run("mnist-self-supervised.json", "self_supervised.py --jobs 1 --runs 10",

@@ -1,10 +1,9 @@
-"""Claim: the default recipe helps users who bring a small network of their own, or few images.
+"""Claim: the default recipe helps users who bring a small network of their own.
 
 Eleven small networks get 50 labels of scikit-learn's 1,797 digits. Each begins from weights learned
-on all of these images without labels, and from fresh weights. The task ``few images`` is the recipe
-of the guide: a perceptron that learns from 2,000 images of MNIST, of which 100 get labels (30
-minutes on one core). Three larger networks learn from 5,000 images of 14 x 14 pixels, by
-nearest neighbours and by two views of each image::
+on all of these images without labels, and from fresh weights (30 minutes on one core). Three larger
+networks learn from 5,000 images of 14 x 14 pixels, by nearest neighbours and by two views of each
+image::
 
     python benchmarks/small_networks.py --jobs 1
     python benchmarks/small_networks.py --tasks "*, nearest neighbours" "*, two views"
@@ -14,7 +13,7 @@ import math
 import time
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,15 +26,13 @@ from sklearn.model_selection import StratifiedShuffleSplit
 
 from data.datasets import DATASETS, Dataset, standardize
 from protocol import command, methods
-from protocol.own_networks import BY_LOOP, FRESH, HALVED, IMAGES, LEARNED, NETWORKS, GuidesLoop
+from protocol.own_networks import BY_LOOP, FRESH, HALVED, LEARNED, NETWORKS, GuidesLoop
 from protocol.parallel import results
 from protocol.store import Log, code_digest, data_digest, deciding_versions, digest_of
-from reporting.small_network_tables import SMALL_NETWORK_TABLES
 from reporting.tables import publish
-from sklearn_mmdinit import MLPClassifier, MMDInitializer, NetClassifier
+from sklearn_mmdinit import MMDInitializer, NetClassifier
 
 DIGITS = {"n_labels": 50, "draws": 4}
-FEW_IMAGES = {"n_labels": 100, "draws": 3}
 HALVED_IMAGES = {"n_labels": 50, "draws": 3}
 N_HALVED = 5000  # images without labels
 
@@ -62,21 +59,16 @@ def digits_task(seed: int) -> Task:
     return Task(images, y, len(y), splits(y, seed, DIGITS))
 
 
-def images_task(dataset: Dataset, seed: int, n_images: int, few: dict[str, int]) -> Task:
-    """Some training images, and all test images."""
+def images_task(dataset: Dataset, seed: int) -> Task:
+    """Some training images, and all test images, (n, 1, height, width): means of 2 x 2 pixels."""
     X, X_test = standardize(dataset)
-    pool = np.random.default_rng(seed).permutation(len(X))[:n_images]
+    pool = np.random.default_rng(seed).permutation(len(X))[:N_HALVED]
     y, test = dataset.y_train[pool], np.arange(len(X_test)) + len(pool)
-    draws = [(train, test) for train, _ in splits(y, seed, few)]
+    draws = [(train, test) for train, _ in splits(y, seed, HALVED_IMAGES)]
     rows, classes = np.concatenate([X[pool], X_test]), np.concatenate([y, dataset.y_test])
-    return Task(rows, classes, len(pool), draws)
-
-
-def halved(task: Task) -> Task:
-    """The same with images (n, 1, height, width) of half the side: means of 2 x 2 pixels."""
-    side = math.isqrt(task.X.shape[1]) // 2
-    images = task.X.reshape(-1, 1, side, 2, side, 2).mean(axis=(3, 5))
-    return replace(task, X=images)
+    side = math.isqrt(rows.shape[1]) // 2
+    images = rows.reshape(-1, 1, side, 2, side, 2).mean(axis=(3, 5))
+    return Task(images, classes, len(pool), draws)
 
 
 def accuracies(task: Task, classifier: Any) -> list[float]:
@@ -90,28 +82,20 @@ def accuracies(task: Task, classifier: Any) -> list[float]:
 
 def measure(name: str, seed: int, max_iter: Any, task: Task) -> dict[str, Any]:
     """Learn weights once, and fine-tune them and fresh ones on every draw."""
-    common = {"max_iter": max_iter, "random_state": seed, "verbose": 0}
-    if name == IMAGES:
-        n_classes = len(np.unique(task.y))
-        init = MMDInitializer(n_classes=n_classes, coherence=methods.IMAGES, **common)
-        learned = MLPClassifier()
-        fresh = MLPClassifier(init.hidden_layer_sizes)
-    else:
-        make, coherence = HALVED.get(name) or (NETWORKS[name], "auto")
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            net = make()
-        init = MMDInitializer(module=net, coherence=coherence, **common)
-        learned, fresh = NetClassifier(), NetClassifier(net)
+    make, coherence = HALVED.get(name) or (NETWORKS[name], "auto")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        net = make()
+    init = MMDInitializer(module=net, coherence=coherence, max_iter=max_iter, random_state=seed)
     start = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         init.fit(task.X[: task.n_pool])
     seconds = time.perf_counter() - start
-    networks = {LEARNED: learned.set_params(warm_start_from=init)}
+    networks = {LEARNED: NetClassifier(warm_start_from=init)}
     if name in HALVED:
         networks[BY_LOOP] = GuidesLoop(init.to_module())
-    networks |= {m: clone(fresh).set_params(**params) for m, params in FRESH.items()}
+    networks |= {m: NetClassifier(net, **params) for m, params in FRESH.items()}
     return {
         "task": name,
         "seconds": round(seconds, 1),
@@ -123,12 +107,11 @@ def measure(name: str, seed: int, max_iter: Any, task: Task) -> dict[str, Any]:
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = command.command_parser(__file__, __doc__)
-    add, tasks = parser.add_argument, (*NETWORKS, IMAGES, *HALVED)
+    add, tasks = parser.add_argument, (*NETWORKS, *HALVED)
     many = ", ".join(map(repr, tasks))
     add("--tasks", nargs="+", default=["*"], help=f"names or patterns of {many}")
     add("--max-iter", type=command.positive, help="epochs of a start; default: by the loss")
     add("--dataset", choices=DATASETS, default="mnist", help="of larger images; default: mnist")
-    add("--images", type=command.at_least(110), default=2000, help=f"of {IMAGES!r}; default: 2000")
     add("--data-dir", type=Path, help="a folder with the four IDX files of (Fashion-)MNIST")
     add("--jobs", type=int, default=-1, help="processes; default: one a core")
     command.add_output_options(parser)
@@ -140,10 +123,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         task_of = dict.fromkeys(names, digits_task(options.seed))
         if {*names} - {*NETWORKS}:
             dataset = DATASETS[options.dataset](options.data_dir, partial(command.say, options))
-            images = images_task(dataset, options.seed, options.images, FEW_IMAGES)
-            halves = halved(images_task(dataset, options.seed, N_HALVED, HALVED_IMAGES))
-            large = {IMAGES: images} | dict.fromkeys(HALVED, halves)
-            task_of |= {name: task for name, task in large.items() if name in names}
+            task_of |= dict.fromkeys({*names} & {*HALVED}, images_task(dataset, options.seed))
     code = [code_digest(without=frozenset()), deciding_versions()]
     keys = {
         name: digest_of([name, options.seed, options.max_iter, data_digest(task.X),
@@ -160,8 +140,13 @@ def main(argv: Sequence[str] | None = None) -> None:
             log.append({"key": keys[record["task"]], "jobs": options.jobs} | record)
             command.say(options, f"{record['task']}: learned in {record['seconds']:.0f} s")
     records = [{k: v for k, v in log.records[key].items() if k != "key"} for key in keys.values()]
-    settings = {"tasks": names, "digits": DIGITS, IMAGES: FEW_IMAGES, "halved": HALVED_IMAGES}
-    publish(parser, options, {"settings": settings, "records": records}, [*SMALL_NETWORK_TABLES])
+    settings = {"tasks": names, "digits": DIGITS, "halved": HALVED_IMAGES}
+    publish(
+        parser,
+        options,
+        {"settings": settings, "records": records},
+        ["small_networks", "halved_images"],
+    )
 
 
 if __name__ == "__main__":

@@ -4,8 +4,9 @@ A name reads ``init/network/pre-training``. ``fcn`` is 784-392-392-392-2 with Re
 same with batch normalization before each ReLU; ``ours`` is :class:`MMDInitializer` with the paper's
 objective, ``rlabel`` random labels in its place, and ``scratch`` none. From coherence the network
 is fine-tuned as the library does by default, from all others by the paper's protocol.
-``features+logistic`` is a logistic regression on features of coherence. ``convnet/...`` are the
-same on a small ConvNet.
+``features+logistic`` is a logistic regression on features of coherence, and
+``features+EmbeddingClassifier`` reads those of 10,000 unlabelled images too. ``convnet/...`` are
+the same on a small ConvNet.
 """
 
 import argparse
@@ -17,7 +18,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
@@ -29,6 +30,7 @@ from rivals.random_labels import RandomLabels
 from sklearn_mmdinit import (
     MLP,
     Coherence,
+    EmbeddingClassifier,
     MLPClassifier,
     MMDInitializer,
     NetClassifier,
@@ -50,10 +52,10 @@ METHODS = tuple(
     for network, names in PRETRAININGS.items()
     for name in names
 )
-"""Every perceptron: the paper's rows, and more of ours."""
 
 SCRATCH = "xavier/fcn/scratch"
-FEATURES = "features+logistic"
+FEATURES, SPREAD = "features+logistic", "features+EmbeddingClassifier"
+N_SPREAD = 10_000  # unlabelled images of SPREAD
 FEATURES_THETA0 = "xavier/fcn/ours+coherence"
 
 # The paper has no network with batch normalization that its own objective has learned.
@@ -61,11 +63,10 @@ PAPER_METHODS = tuple(name for name in METHODS if not name.endswith(("+coherence
 
 CONVNET_SCRATCH = "convnet/scratch"
 CONVNET_METHODS = ("convnet/ours", "convnet/ours+coherence", CONVNET_SCRATCH)
-"""Every ConvNet."""
 
 # The features stand behind the network whose they are.
 _place = METHODS.index(FEATURES_THETA0) + 1
-NAMES = (*METHODS[:_place], FEATURES, *METHODS[_place:])
+NAMES = (*METHODS[:_place], FEATURES, SPREAD, *METHODS[_place:])
 CONVNET_NAMES = (*CONVNET_METHODS[:2], f"convnet/{FEATURES}", CONVNET_SCRATCH)
 NAMES_OF = {"mlp": NAMES, "convnet": CONVNET_NAMES}
 """By the name that ``--network`` takes, the rows in the order of the tables."""
@@ -73,7 +74,8 @@ NAMES_OF = {"mlp": NAMES, "convnet": CONVNET_NAMES}
 
 def theta0_of(name: str) -> str:
     """The network whose theta0 a method starts from, if it has one."""
-    return FEATURES_THETA0 if name == FEATURES else name.replace(FEATURES, "ours+coherence")
+    own = name.replace(FEATURES, "ours+coherence")
+    return FEATURES_THETA0 if name in (FEATURES, SPREAD) else own
 
 
 def select_names(
@@ -98,9 +100,7 @@ AUGMENTATIONS = {
 """How images are changed along the walks of coherence: what their tasks do not mind."""
 
 IMAGES = Coherence(embedding=OrientedGradients(), augmentation=RandomAffine())
-"""The guide's recipe for images."""
 EMBEDDINGS = {"pixels": None, "gradients": OrientedGradients()}
-"""Where coherence searches neighbours, and rivals that get the same."""
 
 KERNELS = {"sum": 1.0, "mean": 1.0 / 9.0}
 """Name of a reading of the paper's nine kernels -> the weight of L_uni that is the same."""
@@ -256,10 +256,27 @@ def network_contender(
     return Contender(name, X, make, identity)
 
 
+@dataclass(eq=False, repr=False)
+class BesideOthers(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """An EmbeddingClassifier, fitted on labelled rows and on others without labels."""
+
+    others: np.ndarray
+
+    def fit(self, X: np.ndarray, y: np.ndarray) -> Self:
+        labels = np.r_[y, np.full(len(self.others), -1)]
+        self.classifier_ = EmbeddingClassifier().fit(np.r_[X, self.others], labels)
+        return self
+
+    def predict(self, X: np.ndarray) -> np.ndarray:
+        return self.classifier_.predict(X)
+
+
 def features_contender(name: str, X: np.ndarray, theta0: Pretrained, C: float = 100.0) -> Contender:
-    """A regression on the features of a theta0; it needs no validation rows, and trains on all."""
+    """A regression, or SPREAD, on the features of a theta0; it trains on all labelled rows."""
     features = copy.copy(theta0.initializer).set_params(device="cpu", verbose=0)
-    classifier = LogisticRegression(C=C, max_iter=1000)
+    classifier: Any = LogisticRegression(C=C, max_iter=1000)
+    if name == SPREAD:
+        classifier = BesideOthers(features.transform(X[:N_SPREAD]))
     # Frozen: a clone of a pipeline would learn theta0 again, from the few rows of a fold.
     pipeline = make_pipeline(FrozenEstimator(features), classifier)
     # The first step is theta0 itself, whose features have unit norm.

@@ -45,9 +45,10 @@ def _compared(
     results: Results, part: str, where: str, without: Collection[str]
 ) -> tuple[Table, list[float]]:
     """A row a record whose task is not left out, and its gains over fresh weights."""
-    rows, gained = [], []
+    rows, gained, methods = [], [], []
     for record in (each for each in results["records"] if each["task"] not in without):
         draws = pd.DataFrame(record["accuracies"])
+        methods = [*draws]
         difference = draws[LEARNED] - draws[draws[[*FRESH]].mean().idxmax()]
         gained.append(difference.mean())
         cells = [mean_and_std(draws[method].mean(), draws[method].std()) for method in draws]
@@ -56,7 +57,7 @@ def _compared(
         f"{_title(results, part, where)}, against the fresh weights with the better "
         "mean; seconds to learn the weights"
     )
-    head = ["network", *draws, "above the better fresh weights", "seconds"]
+    head = ["network", *methods, "above the better fresh weights", "seconds"]
     return Table(title, pd.DataFrame(rows, columns=head)), gained
 
 
