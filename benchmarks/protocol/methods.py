@@ -18,7 +18,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
@@ -256,19 +256,14 @@ def network_contender(
     return Contender(name, X, make, identity)
 
 
-@dataclass(eq=False, repr=False)
-class BesideOthers(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """An EmbeddingClassifier, fitted on labelled rows and on others without labels."""
+class BesideOthers(EmbeddingClassifier):
+    """Fitted on labelled rows and on others without labels."""
 
-    others: np.ndarray
+    def __init__(self, others: np.ndarray) -> None:
+        self.others = others
 
     def fit(self, X: np.ndarray, y: np.ndarray) -> Self:
-        labels = np.r_[y, np.full(len(self.others), -1)]
-        self.classifier_ = EmbeddingClassifier().fit(np.r_[X, self.others], labels)
-        return self
-
-    def predict(self, X: np.ndarray) -> np.ndarray:
-        return self.classifier_.predict(X)
+        return super().fit(np.r_[X, self.others], np.r_[y, np.full(len(self.others), -1)])
 
 
 def features_contender(name: str, X: np.ndarray, theta0: Pretrained, C: float = 100.0) -> Contender:
