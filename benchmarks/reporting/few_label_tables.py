@@ -153,7 +153,7 @@ def _first_label_gains(results: Results) -> Table:
     head = ["data set", "labels", RANDOM, FIRST_CHOICE, "difference"]
     head += [
         "labels that random choice needs",
-        "difference from the best other choice measured",
+        "k-means minus the best other rule",
     ]
     title = (
         f"Accuracy (%) of `{FIRST_CHOICE}` and random choice, and differences in points with 95% "
