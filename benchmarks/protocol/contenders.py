@@ -25,7 +25,8 @@ from rivals import wrappers
 
 CLASSIFIERS = ("rival/rbf-svm", "rival/label-spreading")
 # They take minutes once, or for each task.
-GRAPHS = ("rival/shared-label-spreading", "rival/umap-logistic")
+SPREAD = "rival/embedding-classifier"  # ours, without a network
+GRAPHS = ("rival/shared-label-spreading", "rival/umap-logistic", SPREAD)
 RIVALS = (*CLASSIFIERS, *GRAPHS, "rival/tuned-scratch")
 """Every rival that knows the images as they are."""
 
@@ -35,6 +36,7 @@ GRADIENTS = {
     "rival/gradients-label-spreading": "rival/label-spreading",
     "rival/gradients-shared-label-spreading": "rival/shared-label-spreading",
     "rival/gradients-umap-logistic": "rival/umap-logistic",
+    "rival/gradients-embedding-classifier": SPREAD,
 }
 ALL_RIVALS = (*RIVALS, *GRADIENTS, "rival/augmented-gradients-svm")
 """The last of each line was measured before its code was removed."""
@@ -96,6 +98,9 @@ class _Features:
         """What one of CLASSIFIERS or GRAPHS reads, what it is, and what of it decides a score."""
         if of == "rival/rbf-svm":
             return self.components, SVC(C=10.0), {"C": 10.0}
+        if of == SPREAD:
+            others = methods.BesideOthers(self.components[: methods.N_SPREAD])
+            return self.components, others, {"n_others": methods.N_SPREAD}
         if of == "rival/umap-logistic":
             parts = self.components[: self.n_train], self.components[self.n_train :]
             coordinates = umap_embedding(*parts, self.seed)

@@ -161,7 +161,6 @@ NETWORKS: dict[str, Callable[[], nn.Module]] = {
         *(nn.Linear(128, 128), nn.GELU(), nn.Linear(128, 10)),
     ),
 }
-"""What makes each network for images (n, 1, 8, 8), by its name in tables."""
 
 _LARGER: dict[str, Callable[[], nn.Module]] = {
     "convolutions, batch normalization": lambda: nn.Sequential(
@@ -184,4 +183,3 @@ HALVED = {
     for name, make in _LARGER.items()
     for pairs, coherence in _PAIRS.items()
 }
-"""Networks for images (n, 1, 14, 14), and how their positive pairs are found."""
