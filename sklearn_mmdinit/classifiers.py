@@ -306,7 +306,7 @@ class NetClassifier(factories.ExtraParamsMixin, ClassifierMixin, BaseEstimator):
         return factory
 
     def _start(self, X_given: Any, X: Any, seed: int) -> warm_start.Start:
-        """Where training starts, for the checked X of the caller's; warns if its scale is wrong."""
+        """Where training starts; X is X_given, checked. Warns if X has the wrong scale."""
         source, n_classes = warm_start.source_of(self.warm_start_from), len(self.classes_)
         warm_start.check_columns(source, X_given)
         factory = self._factory(source, X.shape[1:], n_classes, seed)

@@ -197,7 +197,7 @@ def has_graph(coherence: Coherence) -> bool:
 
 
 def check_choice_of_pairs(coherence: Coherence, by_rows: bool) -> None:
-    """Raise a ValueError if two parameters choose positive pairs; `by_rows`: a pair is one row."""
+    """Raise a ValueError if two parameters choose pairs; `by_rows`: a pair is one row twice."""
     given = [name for name in ("graph", "embedding") if getattr(coherence, name) is not None]
     if len(given) + by_rows > 1:
         raise ValueError(
@@ -216,7 +216,7 @@ def check_augmentation(
     as_examples: Callable[[np.ndarray], torch.Tensor],
     device: torch.device,
 ) -> None:
-    """Augment as many rows of X (n, ...) as in a step, so that an error comes at once."""
+    """Try the augmentation, if any, on as many rows of X as in a step: errors come at once."""
     augmentation = coherence.augmentation
     rows = X[np.tile(np.arange(min(n_pairs, len(X))), 2)]
     pairs = augmented(augmentation, as_examples(rows).to(device), 0, 0)

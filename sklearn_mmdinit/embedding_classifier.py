@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from numbers import Real
 from typing import Any, Self
 
 import numpy as np
@@ -57,8 +56,8 @@ def log_share_ratios(scores: np.ndarray, n_labels: np.ndarray) -> np.ndarray:
     """How much larger each class is among all rows than among the labels: logarithms (n_classes,).
 
     EM of Saerens et al. for the logits `scores` (n, n_classes) of a classifier of `n_labels`
-    (n_classes,) labels. Of a class with k labels the logarithm is multiplied by 1 - 1 / k, because
-    a classifier of few labels hardly shows shares.
+    (n_classes,) labels. For a class with k labels it is multiplied by 1 - 1 / k, because few labels
+    hardly tell the shares.
     """
     ratios = np.ones(len(n_labels))
     for _ in range(_N_ROUNDS):
@@ -203,7 +202,7 @@ def _encoded(y: Any) -> tuple[np.ndarray, np.ndarray]:
     """Sorted classes, and the index (n,) of each example's class; -1 if it has no label."""
     y = column_or_1d(np.asarray(array_of(y), dtype=object), warn=True)
     labelled = np.array(
-        [isinstance(v, str | Real) and v == v and v not in (-1, "-1") for v in y], dtype=bool
+        [isinstance(v, checks.LABELS) and v == v and v not in (-1, "-1") for v in y], dtype=bool
     )
     labels = y[labelled].tolist()
     hint = "; -1, None and NaN mark examples without a label"

@@ -514,7 +514,7 @@ class MMDInitializer(
     def _network(
         self, X: np.ndarray, n_classes: int | None, learned: Theta0 | None, seed: int
     ) -> tuple[NetworkBuilder, nn.Module, Theta0]:
-        """The builder, a network, and the weights at which it starts: those learned before.
+        """The builder, a network, and its initial weights: `learned`, or else fresh ones.
 
         `n_classes` is the number of classes of the labels, None without labels.
         """

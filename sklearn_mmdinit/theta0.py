@@ -56,7 +56,7 @@ def digest_of(shapes: Mapping[str, tuple[int, ...]]) -> str:
 
 
 def _described(value: Any) -> Any:
-    """A number, a text or a tuple of them as it is, which JSON can hold; else the repr."""
+    """A number, a text or a tuple of them, as JSON can hold it; else the repr."""
     plain = str | int | float | None
     if isinstance(value, list | tuple) and all(isinstance(part, plain) for part in value):
         return tuple(value)
@@ -326,14 +326,14 @@ def remove_unfinished_files(path: Path) -> None:
     """Delete unfinished files for this path, if the process that wrote them has ended."""
     prefix = _unfinished_prefix(path)
     for part in path.parent.glob(f"{glob.escape(prefix)}*.part"):
-        # Of a machine whose name only begins as this one's, the rest is no number.
+        # If a longer name of a machine begins like this one, no number follows.
         if (pid := part.stem.removeprefix(prefix)).isdigit() and not psutil.pid_exists(int(pid)):
             part.unlink(missing_ok=True)
 
 
 def read_whole(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     """Arrays and texts of a file of `write_whole`; a ValueError if it is damaged."""
-    with open(path, "rb"):  # for the right OSError, because safe_open calls any file missing
+    with open(path, "rb"):  # for the right OSError: to safe_open each is a missing file
         pass
     try:
         with safe_open(path, framework="numpy") as file:
@@ -342,7 +342,7 @@ def read_whole(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
         if texts.pop(_DIGEST_KEY, None) != _digest(arrays, texts):
             raise ValueError("its contents do not match the stored checksum")
     except (SafetensorError, *PARSE_ERRORS) as error:
-        # Some come from an element type that NumPy does not have.
+        # NumPy lacks some element types, too.
         why = shortened(str(error))
         raise ValueError(
             f"{str(path)!r} is damaged, or not a file of this package ({why})"

@@ -35,7 +35,7 @@ _MOST_CHANNELS = 4  # of images whose channels are the last axis: red, green, bl
 _TO_YIQ = ((0.299, 0.587, 0.114), (0.5959, -0.2746, -0.3213), (0.2115, -0.5227, 0.3112))
 # The ratio of width to height changes by a factor of at most this, and at least its inverse.
 _LARGEST_RATIO = 4 / 3
-# Resized images may be so much outside of the range.
+# Resized images may leave the range by this.
 _ROUNDING = 1e-3
 
 

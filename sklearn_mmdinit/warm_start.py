@@ -143,7 +143,7 @@ def check_columns(source: Source, X: Any) -> None:
 def _check_will_fit(
     initializer: Any, module: nn.Module, input_shape: tuple[int, ...], n_classes: int
 ) -> None:
-    """Raise an error, before it learns, if an initializer's weights will not fit a module."""
+    """Raise an error before an initializer learns weights that will not fit a module."""
     factory = factory_of(initializer, int(np.prod(input_shape)), n_classes, 0)
     assert factory is not None
     with add_error_context("the initializer in warm_start_from is of another module"):

@@ -125,7 +125,7 @@ def n_code_lines(path):
 BUDGET = {
     "initializer.py": 312,
     "classifiers.py": 285,
-    "fine_tuning": 377,
+    "fine_tuning": 373,
     "warm_start.py": 107,
     "embedding_classifier.py": 106,
     "coherence.py graph": 387,
@@ -134,7 +134,7 @@ BUDGET = {
     "training": 750,
     "theta0.py": 197,
     "mmd_init.py transforms.py": 360,
-    "_base": 641,
+    "_base": 642,
 }
 
 
@@ -150,9 +150,9 @@ def test_each_place_keeps_its_budget(places):
 def test_the_whole_package_keeps_its_budget():
     files = [PUBLIC, *FILES]
     assert len(files) <= 45
-    assert sum(map(n_code_lines, files)) <= 4720
+    assert sum(map(n_code_lines, files)) <= 4716
     texts = [path.read_text() for path in files]
-    assert sum(len(text.splitlines()) for text in texts) <= 8264
+    assert sum(len(text.splitlines()) for text in texts) <= 8260
     nodes = [node for text in texts for node in ast.walk(ast.parse(text))]
     calls = [node.func for node in nodes if isinstance(node, ast.Call)]
     assert sum(isinstance(node, ast.Raise) for node in nodes) <= 82

@@ -12,7 +12,7 @@ from sklearn.metrics import f1_score
 from sklearn.model_selection import cross_val_score
 from sklearn.preprocessing import normalize
 
-from sklearn_mmdinit import EmbeddingClassifier
+from sklearn_mmdinit import EmbeddingClassifier, MMDInitializer
 from sklearn_mmdinit.embedding_classifier import fit_classes
 
 N_CLASSES = 6
@@ -81,6 +81,14 @@ def test_strings_without_a_label_are_none_nan_or_minus_one(missing):
     assert clf.classes_.tolist() == list("abcdef")
     assert_array_equal(clf.predict(X), names[numbers.predict(X)])
     assert clf.score(X, names[y].astype(str)) == numbers.score(X, y)
+
+
+def test_numpys_booleans_are_labels_in_a_list_too():
+    is_first = y == 0
+    of_list, of_array = (EmbeddingClassifier().fit(X, v) for v in ([*is_first], is_first))
+    assert_array_equal(of_list.class_means_, of_array.class_means_)
+    init = MMDInitializer((4,), max_iter=0)
+    assert init.fit(X, [*is_first]).config_.n_classes_is_known
 
 
 def test_labels_of_two_kinds_are_refused():

@@ -76,7 +76,7 @@ def in_single_precision(tensor: torch.Tensor) -> torch.Tensor:
 def own_generators(
     seed: int | None = None, further: Sequence[torch.Generator] = ()
 ) -> Iterator[None]:
-    """Restore all random generators after this block; with a seed they begin with it there.
+    """Seed all random generators, if there is a seed, and restore them after this block.
 
     These are the global ones of Python, of NumPy and of PyTorch, on the CPU and on all GPUs in use,
     and the `further` ones.

@@ -48,9 +48,9 @@ _setting_lock = threading.Lock()
 def _set_num_threads_here(n: int) -> None:
     """Set the number of PyTorch's threads for the calling thread alone.
 
-    torch.set_num_threads also sets the number with which new threads begin. So a new thread, which
-    begins with this number, reads it before that call and sets it again afterwards. Any other
-    thread that begins in between gets the wrong number. So the thread of an estimator first calls
+    torch.set_num_threads also sets the number with which new threads begin. So a helper thread,
+    which is new, reads this number before that call and sets it again afterwards. Any thread that
+    begins in between gets the wrong one. So the thread of an estimator first calls
     :func:`num_threads_when_settled`, which waits for the lock.
     """
     if n == torch.get_num_threads():

@@ -227,6 +227,9 @@ def examples_checked(
 # Labels that an initializer counts
 
 
+LABELS = str | Real | np.bool_  # types of known labels
+
+
 def missing_in(y: np.ndarray) -> np.ndarray:
     """Which labels (n,) are NaN, None or pandas' NA, bool (n,)."""
     missing = [label is None or type(label).__name__ == "NAType" or label != label for label in y]
@@ -234,7 +237,7 @@ def missing_in(y: np.ndarray) -> np.ndarray:
 
 
 def n_classes_in(y: Any, X: Any) -> int | None:
-    """How many classes labels y of rows X have, without -1, NaN and None; None for one or none."""
+    """Number of classes in labels y of rows X, without -1, NaN and None; None if it is below 2."""
     if y is None:
         return None
     labels = np.asarray(array_of(y), dtype=object)
@@ -243,7 +246,7 @@ def n_classes_in(y: Any, X: Any) -> int | None:
         return None
     labels = column_or_1d(labels, dtype=object, warn=True)
     known = labels[~missing_in(labels)].tolist()
-    if any(not isinstance(v, str | Real) or (isinstance(v, Real) and v % 1 != 0) for v in known):
+    if any(not isinstance(v, LABELS) or (isinstance(v, Real) and v % 1 != 0) for v in known):
         return None  # targets of a regression
     n_classes = len(set(known) - {-1, "-1"})
     return n_classes if n_classes >= 2 else None
@@ -278,7 +281,7 @@ def unit_rows(X: np.ndarray) -> np.ndarray:
 
 
 def mean_and_variance(X: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and variance of each column of a sample of X (n, ...); 0 for what may be rounding."""
+    """Means and variances of columns of a sample of X (n, ...); variances in rounding: 0."""
     X = X[:: -(-X.shape[0] // _ROWS_MEASURED)]
     n, shift, sums, squares = X.shape[0], None, 0.0, 0.0
     for block in _blocks(X):

@@ -69,7 +69,7 @@ def class_weights(
 def examples_in_loss(
     X: Any, y: np.ndarray, weights: np.ndarray | None, by_class: np.ndarray | None
 ) -> tuple[Any, np.ndarray, np.ndarray | None]:
-    """Examples, classes and weights; a weight is multiplied by its class's, and 0 is left out."""
+    """Examples, classes, weights times class weights; without examples of weight 0."""
     if by_class is not None:
         weights = by_class[y] if weights is None else by_class[y] * weights
     if weights is None or (weights > 0).all():

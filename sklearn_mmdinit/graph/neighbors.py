@@ -139,13 +139,13 @@ def distinct_rows(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def share_neighbors(neighbors: np.ndarray, kind: np.ndarray, has_ring: bool) -> np.ndarray:
     """Neighbours (n, k) of all rows, from those (m, k) of each kind and each row's kind (n,).
 
-    In a ring the first neighbour of each row is the next row equal to it, and its other neighbours
-    are the ones that were found for its kind. Without rings these are all its neighbours.
+    Rows of a kind form a ring: each has the next one as its first neighbour, before those found
+    for its kind. Without rings it has only the latter.
     """
     by_kind = np.argsort(kind, kind="stable").astype(np.int32)  # equal rows are side by side
     sizes = np.bincount(kind)
     first = np.cumsum(sizes) - sizes  # where each kind begins in `by_kind`
-    # A neighbour stands for all rows of its kind. Row i links to the one at place i mod size.
+    # A neighbour is a kind; row i links to its row number i mod its size.
     near_kinds = neighbors[kind]
     place = np.arange(kind.size)[:, None] % sizes[near_kinds]
     shared = by_kind[first[near_kinds] + place]
@@ -207,7 +207,7 @@ def neighbor_graph(
     graph: Any = None,
     verbose: Any = 0,
 ) -> csr_array:
-    """Weights (n, n) of edges from each of the finite rows X (n, p) to the rows near it.
+    """Edges (n, n) from each of the finite rows X (n, p) to its nearest, by shared neighbours.
 
     `graph` is a matrix of weights instead of the search. Edges are directed: more walks then end in
     the class where they started than with edges in both directions.

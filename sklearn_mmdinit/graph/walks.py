@@ -22,7 +22,7 @@ class Walk:
     first: np.ndarray  # first edge of each row, intp (n,)
     degrees: np.ndarray  # number of edges of each row, float64 (n,)
     kept: np.ndarray  # probability that a drawn edge is kept, float64 (n_edges,)
-    # Row where the alias of edge e leads, at 2 e, and where the edge itself leads, at 2 e + 1.
+    # At 2 e the row where the alias of edge e leads, at 2 e + 1 where edge e leads.
     ends_of_edges: np.ndarray  # int32 (2 n_edges,)
 
     @classmethod
@@ -76,7 +76,7 @@ def _alias_table(
     1. A row's weights are scaled to mean 1 and sorted: light edges, below 1, before heavy ones.
     2. The first heavy edge fills light edges up to 1, one after the other. It becomes their alias,
        and loses what they lack.
-    3. Once it is itself below 1, the next heavy edge fills it in the same way, and goes on.
+    3. Once it is below 1 too, the next heavy edge fills it, then further light ones.
 
     Each round of the loop fills one edge in every row.
     """
@@ -103,7 +103,7 @@ def _alias_table(
         # The others: the next heavy edge fills this one.
         row = active[~fills]
         heavy[row] += 1
-        is_last = heavy[row] == end[row]  # of rounding alone: its edge is kept always
+        is_last = heavy[row] == end[row]  # only by rounding: its edge is always kept
         row, edge = row[~is_last], giver[~fills][~is_last]
         kept[edge], alias[edge] = left[row], by_weight[heavy[row]]
         left[row] += scaled[alias[edge]] - 1.0

@@ -12,8 +12,8 @@ The part that all activations share can exceed their differences a hundredfold, 
 networks that average over pixels; it does not count here. The slope a is 1, but 0.2 if no
 activation is negative, as after a ReLU. Then a value below the mean only says that a unit is off.
 Features that are hardly ever negative are orthogonal only if no unit is on in both, so that units
-come to mark clusters of inputs. With a slope of 0 nothing would train how far below the mean an
-activation lies.
+come to mark clusters of inputs. With a slope of 0, activations below the mean would have no
+gradient.
 """
 
 from __future__ import annotations

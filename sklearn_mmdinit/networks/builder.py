@@ -35,7 +35,7 @@ class NetworkBuilder:
 
     @classmethod
     def of(cls, factory: ModuleFactory, X: np.ndarray) -> tuple[NetworkBuilder, nn.Module, Theta0]:
-        """Inspect a fresh module on rows of X (n, ...); the builder, the module, its weights."""
+        """Build a module, inspect a copy by a pass on four rows of X; with its random weights."""
         module = factory.build_to_train().cpu()
         fresh, integers = fresh_theta0(factory, module, X.shape[1:]), needs_integers(module)
         pretraining_mode_(module)

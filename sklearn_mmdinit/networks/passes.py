@@ -25,7 +25,7 @@ TAPPED = (nn.Linear, nn.Embedding, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 # Added to squared norms under a root, whose slope at 0 is infinite.
 _TINY = 1e-12
 
-# Mean and variance of each channel, of the inputs of each call of a batch norm, in their order.
+# Mean and variance of each channel of a batch norm's inputs, one pair a call, in order.
 Statistics = Sequence[tuple[torch.Tensor, torch.Tensor]]
 
 
@@ -176,8 +176,8 @@ def jacobian_norms(
     """Norms (B, d, L) of the rows of the Jacobians of the logits at theta0.
 
     The Jacobians are with respect to the input and to each pre-activation before the logits: the
-    output of a layer in TAPPED, or of the normalization right after it, if its first axis is that
-    of examples. Batch normalization uses `statistics`, those of X. The Jacobians treat them as
+    output of a layer in TAPPED, or of the normalization right after it, if it has a row an example.
+    Batch normalization uses `statistics`, those of X. The Jacobians treat them as
     constants, but gradients of the norms flow through them.
     """
     differentiable = torch.is_grad_enabled()
@@ -216,7 +216,7 @@ def _logits_and_tapped(
 ) -> tuple[torch.Tensor, list[torch.Tensor]]:
     """Logits of a pass of rows (n, ...), and the pre-activations (n, ...) before the last one."""
     tapped: list[torch.Tensor] = []
-    latest: Any = None  # what the last pre-activation was handed on as
+    latest: Any = None  # the last tensor that `tap` handed on
     remaining = iter(statistics)
 
     def by_statistics(norm: nn.Module, args: Any, output: torch.Tensor) -> torch.Tensor:

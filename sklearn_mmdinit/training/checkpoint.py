@@ -109,7 +109,7 @@ def resumed(
 
 
 class _Hasher(NumpyHasher):
-    """Hashes tensors by their values, whose pickles differ between processes.
+    """Hashes tensors, whose pickles differ between processes, by their values.
 
     Functions are hashed by their source and by what they hold: a pickle has only their names.
     """

@@ -26,8 +26,8 @@ _COHERENT = {
     "max_iter": None,  # by coherence
     **dict.fromkeys(PAPER_WEIGHTS, 0.0),
 }
-# With coherence and max_iter="auto" a training has at least n_samples / 20 steps, kept between
-# these limits, and at most the second of them.
+# With coherence and max_iter="auto" the fewest steps are n_samples / 20, kept between these limits,
+# and the most are the second limit.
 _ROWS_FOR_EACH_STEP, _FEWEST, MOST_STEPS = 20, 225, 3000
 
 # Steps over which the terms are averaged.

@@ -43,7 +43,7 @@ def loss_terms(
     """
     terms: list[Any] = []
     if config.has_paper_terms:
-        # With coherence only its pass, of all rows, updates running statistics.
+        # With coherence only the pass below, of all rows, updates running statistics.
         with nullcontext() if config.coherence is None else isolated(network):
             terms = [*paper_terms(config, network, info, X[: config.batch_size], random)]
     if config.coherence is not None:
@@ -60,7 +60,7 @@ def scale_penalty(H: torch.Tensor) -> torch.Tensor:
 
     L_coh does not depend on the scale of activations, but training with labels does.
     """
-    # The mean of H.var(dim=0), which takes four times as long on a CPU. Of equal inputs it is 0.
+    # The mean of H.var(dim=0), which takes four times as long on a CPU. Equal inputs give 0.
     centred = H.float() - H.float().mean(dim=0)
     variance = centred.square().sum() / (centred.numel() - centred.shape[1]) + 1e-12
     return variance - 1.0 - variance.log()
@@ -149,7 +149,7 @@ def train(
             bar.total = n_steps
             bar.set_postfix({n: f"{mean:.4f}" for n, mean in means.items()}, refresh=False)
             if callback is not None:
-                with torch.enable_grad():  # what it leaves behind ends here
+                with torch.enable_grad():  # undoes its set_grad_enabled
                     answer = callback(dict(state.history[-1]), builder.module_at(theta0).eval())
                 is_bool = getattr(answer, "dtype", type(answer)) in (bool, torch.bool)
                 state.is_stopped = is_bool and bool(answer)

@@ -44,7 +44,7 @@ class PositivePairs:
 class RowBatches:
     """Mini-batches of an array's rows. A memory map is not copied.
 
-    Each row is in at most one of them an epoch, apart from the second rows of pairs.
+    An epoch takes each row at most once, apart from the second rows of pairs.
     """
 
     X: np.ndarray

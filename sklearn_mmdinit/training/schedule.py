@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from .state import State
 
-# L_coh if features are constant, or if no two examples have any in common.
+# L_coh if features are constant, or if all are orthogonal.
 _WITHOUT_LEARNING = 1.0
 # L_coh has stopped falling when a mean is less than 3 % below the one before it.
 _LEAST_FALL = 0.03
@@ -41,7 +41,7 @@ class ByEpochs:
 
 @dataclass(frozen=True)
 class ByCoherence:
-    """The rate begins to fall when L_coh has stopped falling, and the training ends after it.
+    """When L_coh has stopped falling, the rate falls, and then the training ends.
 
     If L_coh is then low, the rate stays constant for as many steps again.
     """
@@ -66,7 +66,7 @@ class ByCoherence:
 
 
 def rate_factor(step: int, n_steps: int) -> float:
-    """Factor of the learning rate with coherence."""
+    """Factor of the learning rate with coherence: 1, and over the last third down to 0.02."""
     fallen = min(max(step / n_steps - _CONSTANT_SHARE, 0.0) / (1.0 - _CONSTANT_SHARE), 1.0)
     return _LAST_FACTOR + (1.0 - _LAST_FACTOR) * 0.5 * (1.0 + math.cos(math.pi * fallen))
 

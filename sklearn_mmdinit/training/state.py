@@ -25,7 +25,7 @@ class State:
     moments: Moments = field(default_factory=dict)
     step: int = 0
     n_epochs: int = 0  # epochs that have ended
-    steps_in_epoch: int = 0  # steps of the epoch that has not
+    steps_in_epoch: int = 0  # steps of the unfinished epoch
     steps_an_epoch: int = 0  # of the last epoch, or an estimate; 0: not known
     # Means of the terms over each window of steps, and the step at which it ended.
     history: list[dict[str, float]] = field(default_factory=list)
@@ -51,7 +51,7 @@ class State:
             self.best, self.best_loss = current, means["loss"]
 
     def fall_back(self, n_dropped: int, learning_rate: float) -> None:
-        """Take the weights of the best window, drop the last steps; an error if there is none."""
+        """Drop the last steps, take the weights of the best window; an error without one."""
         message = (
             "Pre-training stopped: the loss or the weights became NaN or infinite after step "
             f"{self.step - n_dropped}; look for NaN in the data and what an augmentation returns, "

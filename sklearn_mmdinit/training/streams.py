@@ -94,7 +94,7 @@ def rows_of(examples: torch.Tensor) -> np.ndarray:
 
 
 def _views_in(item: Any, n_views: int) -> Views:
-    """The views in (x, ...) or, of two, in (a, b, ...) or ((a, b), ...), which a loader gives."""
+    """The view in (x, ...), or the two in (a, b, ...) or ((a, b), ...), from a loader."""
     if isinstance(item, tuple | list) and item and isinstance(item[0], tuple | list):
         item = item[0]
     views = tuple(item[:n_views]) if isinstance(item, tuple | list) else (item,)
