@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.figure import Figure
 
-from protocol.methods import FEATURES_THETA0
+from protocol.methods import FEATURES_THETA0, SPREAD
 from protocol.store import digest_of, write_atomically
 from reporting.claims import FIRST_LABELS, SENTENCES, Claim, figures_of
 from reporting.few_label_tables import EMBEDDING_LINE, FIRST_CHOICE, RANDOM
@@ -19,7 +19,7 @@ COLOURS = {"fresh": "#b0b0b0", "rival": "#6b6b6b", "ours": "#1f6fb4"}
 _claim = partial(Claim, "", "")
 KINDS = {
     "MNIST, one label of each digit":
-        _claim("mnist-ten-way-images.json", 1, FEATURES_THETA0),
+        _claim("mnist-ten-way-images.json", 1, SPREAD),
     "MNIST, ten images chosen: at random / by pixels / by our features":
         _claim(FIRST_LABELS, 10, FIRST_CHOICE, RANDOM),
     "MNIST, two groups of digits, 60 labels": _claim("mnist-images.json", 5, FEATURES_THETA0),

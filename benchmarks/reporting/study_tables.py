@@ -132,4 +132,3 @@ STUDY_TABLES: dict[str, Callable[[Results], Table]] = {
     "scale_and_weight": _scale_and_weight,
     "theorems": _theorems,
 }
-"""From the results of a command to a table of them, by kind."""

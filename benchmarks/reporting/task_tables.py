@@ -186,7 +186,6 @@ TASK_TABLES: dict[str, Callable[[Results], Table]] = {
     "self_supervised": self_supervised_table,
     "above_rivals": above_rivals_table,
 }
-"""From the results of a command to a table of them, by kind."""
 
 
 # Every row there is, whichever file it is in

@@ -53,4 +53,3 @@ TIME_TABLES: dict[str, Callable[..., Table]] = {
     **{kind: partial(_written, kind) for kind in SPEED_KINDS},
     "fits_against": _fits_against,
 }
-"""From the results of a command to a table of them, by kind."""
