@@ -201,9 +201,8 @@ class EmbeddingClassifier(ClassifierMixin, BaseEstimator):
 def _encoded(y: Any) -> tuple[np.ndarray, np.ndarray]:
     """Sorted classes, and the index (n,) of each example's class; -1 if it has no label."""
     y = column_or_1d(np.asarray(array_of(y), dtype=object), warn=True)
-    labelled = np.array(
-        [isinstance(v, checks.LABELS) and v == v and v not in (-1, "-1") for v in y], dtype=bool
-    )
+    labelled = ~checks.missing_in(y)
+    labelled[labelled] = [v not in (-1, "-1") for v in y[labelled]]
     labels = y[labelled].tolist()
     hint = "; -1, None and NaN mark examples without a label"
     with np.errstate(invalid="ignore"):  # NumPy warns of infinity before it is refused

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import length_hint
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 from ._base.environment import torch_device
 from ._base.module_factory import uncompiled
 from ._base.random_streams import seeds_of
-from ._base.validation import check_argument, is_auto, one_of, warn_user
+from ._base.validation import check_argument, integers, is_auto, warn_user
 from .coherence import Coherence, brings_edges, check_choice_of_pairs, coherence_of, has_graph
 from .initializer import MMDInitializer
 from .theta0 import put_arrays_
@@ -130,7 +131,7 @@ def mmd_init_(
     ['degeneracy', 'detachment', 'loss', 'step', 'uniformity']
     """
     check_argument("module", module, nn.Module)
-    check_argument("views", views, one_of((1, 2)))
+    check_argument("views", views, integers(1, 2))
     if dist.is_available() and dist.is_initialized() and dist.get_rank():
         warn_user(
             f"rank {dist.get_rank()} trains alone: mmd_init_ does not average gradients of ranks; "
@@ -188,12 +189,12 @@ def _read_or_streamed(
     size = coherence.batch_size if coherence else _EXAMPLES_AT_A_TIME
     loader = data if isinstance(data, DataLoader) else DataLoader(data, size)
     (seed,) = seeds_of(initializer.random_state, 1)
-    epochs = LoaderEpochs(loader, type(data).__name__, seed, views)
     for_graph = coherence is not None and views == 1 and has_graph(coherence)
-    needs_end = for_graph or coherence is None or not is_auto(initializer.max_iter)
-    if needs_end and epochs.n_rows is None:
-        remedy = "let its dataset define __len__, the number of items of a pass"
-        raise ValueError(f"data={epochs.name} has no length and may never end; {remedy}")
+    must_end = for_graph or coherence is None or not is_auto(initializer.max_iter)
+    if must_end and length_hint(loader, -1) < 0:
+        remedy = "let its dataset, or its sampler, define __len__, the number of items of a pass"
+        raise ValueError(f"data={type(data).__name__} has no length and may never end; {remedy}")
+    epochs = LoaderEpochs(loader, type(data).__name__, seed, views)
     if for_graph or not isinstance(data, DataLoader | IterableDataset):
         return np.concatenate([rows_of(examples) for (examples,) in epochs.of(0)]), None
     if epochs.size < 2:

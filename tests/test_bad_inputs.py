@@ -373,7 +373,7 @@ table(in_place, *(("data", *row) for row in ROWS))
 LAST = np.zeros((8, 6, 6, 3), dtype=np.float32)
 table(in_place, ("data", (LAST,), RuntimeError, "channels first"), module=nn.Conv2d(3, 2, 3))
 for odd, error in (
-    (dataset(lambda i: torch.zeros(4), n=None), TypeError),
+    (dataset(lambda i: torch.zeros(4), n=None), ValueError),
     (dataset(lambda i: torch.zeros(4 + i % 2)), RuntimeError),
     (dataset(lambda i: None), TypeError),
     (dataset(lambda i: 1 / 0), ZeroDivisionError),

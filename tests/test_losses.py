@@ -386,3 +386,18 @@ def test_coherence_is_the_mean_over_pairs_written_out(width, activation):
 def test_activations_too_large_for_their_squares_are_noticed():
     H = normal(8, 3).float() * 1e25
     assert coherence(H).isnan()
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0, 100.3, -7.7, 1e4])
+def test_constant_activations_tell_nothing_apart(value):
+    assert float(coherence(torch.full((32, 16), value))) == pytest.approx(1.0, abs=0.02)
+
+
+def test_the_default_type_of_tensors_does_not_change_the_loss():
+    H = torch.randn(32, 16, generator=torch.Generator().manual_seed(0)).relu()
+    expected = coherence(H)
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        assert coherence(H) == expected
+    finally:
+        torch.set_default_dtype(torch.float32)

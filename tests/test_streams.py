@@ -56,25 +56,21 @@ def assert_same(a, b):
 
 
 class Stream(IterableDataset):
-    """What a function of the number of the pass gives."""
+    """What a function of the number of the pass gives, of so many items at most."""
 
-    def __init__(self, examples):
-        self.examples, self.n_passes = examples, 0
+    def __init__(self, examples, n_items=64):
+        self.examples, self.n_items, self.n_passes = examples, n_items, 0
+
+    def __len__(self):
+        return self.n_items
 
     def __iter__(self):
         self.n_passes += 1
         yield from self.examples(self.n_passes - 1)
 
 
-class SizedStream(Stream):
-    """The same, of so many items a pass."""
-
-    def __init__(self, examples, n_items):
-        super().__init__(examples)
-        self.n_items = n_items
-
-    def __len__(self):
-        return self.n_items
+class Unsized(Stream):
+    __len__ = None
 
 
 def noisy(x):
@@ -151,7 +147,7 @@ def test_what_hands_out_examples_is_read_as_an_array_where_a_graph_needs_it():
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_the_learning_rate_needs_no_length_of_the_loader():
+def test_a_stream_with_a_length_is_the_same_training_as_its_dataset():
     data = TensorDataset(*[noisy(IMAGES[:60]) for _ in range(2)])
     params = {"coherence": Coherence(), "views": 2, "max_iter": 4}
     whole = learned(DataLoader(data, 16), **params)
@@ -178,9 +174,9 @@ def endless(epoch):
     ids=["the paper's objective", "a number of epochs", "a graph"],
 )
 def test_a_stream_without_end_is_refused_where_training_would_never_return(params):
-    with pytest.raises(ValueError, match="may never end; let its dataset define __len__"):
-        learned(DataLoader(Stream(endless), batch_size=None), **params)
-    sized = SizedStream(endless, 40)
+    with pytest.raises(ValueError, match="may never end; let its dataset, or its sampler, define __len__"):
+        learned(DataLoader(Unsized(endless), batch_size=None), **params)
+    sized = Stream(endless, 40)
     history, _ = learned(DataLoader(sized, batch_size=None), **params)
     assert np.isfinite(history[-1]["loss"]), "a pass ends after __len__ items"
 
@@ -188,7 +184,7 @@ def test_a_stream_without_end_is_refused_where_training_would_never_return(param
 def test_a_stream_without_end_is_learned_from_until_coherence_stops_falling(window):
     window(50)
     params = ALONE | {"coherence": "auto", "views": 2, "max_iter": "auto"}
-    data = DataLoader(Stream(endless), batch_size=None)
+    data = DataLoader(Unsized(endless), batch_size=None)
     # More epochs would not make a longer training of a stream whose first one never ends.
     with pytest.warns(ConvergenceWarning, match="try max_iter=1 with a loader that has a length"):
         assert learned(data, perceptron(), **params)[0][-1]["step"] >= 2900
@@ -204,7 +200,7 @@ def test_no_more_rows_are_kept_than_describe_the_data():
             yield batch
 
     params = {"batch_size": 128, "detachment_weight": 0, "max_iter": 1}
-    learned(DataLoader(SizedStream(batches, 60), batch_size=None), **params)
+    learned(DataLoader(Stream(batches, 60), batch_size=None), **params)
     assert max(n for number, n in most) <= 2048 // 128 + 3
     assert max(n for number, n in most if number > 20) <= 4
 
@@ -341,7 +337,7 @@ def test_a_checkpoint_goes_on_inside_a_pass(shuffled, tmp_path, window):
     pairs = Interrupted(*rows)
 
     def loader():
-        in_order = SizedStream(lambda epoch: (pairs[i] for i in range(len(pairs))), len(pairs))
+        in_order = Stream(lambda epoch: (pairs[i] for i in range(len(pairs))), len(pairs))
         return DataLoader(pairs, 1000, shuffle=True) if shuffled else DataLoader(in_order, 1000)
 
     def module():

@@ -22,7 +22,7 @@ from sklearn.utils._param_validation import (
     HasMethods,
     Interval,
     InvalidParameterError,
-    Options,
+    StrOptions,
     make_constraint,
     validate_parameter_constraints,
 )
@@ -111,9 +111,9 @@ class _Numbers(Interval):
         return not isinstance(val, bool) and bool(super().is_satisfied_by(val))
 
 
-def integers(least: int) -> Interval:
-    """The integers from `least` on."""
-    return _Numbers(Integral, least, None, closed="left")
+def integers(least: int, most: int | None = None) -> Interval:
+    """The integers from `least` to `most`; without `most`, all larger ones."""
+    return _Numbers(Integral, least, most, closed="left" if most is None else "both")
 
 
 def numbers(least: float, most: float | None = None, closed: str = "left") -> Interval:
@@ -121,9 +121,9 @@ def numbers(least: float, most: float | None = None, closed: str = "left") -> In
     return _Numbers(Real, least, most, closed=closed)
 
 
-def one_of(options: Collection[Any]) -> Options:
-    """One of these values, which are of one type."""
-    return Options(type(min(options)), dict.fromkeys(options).keys())  # in their order
+def one_of(options: Collection[str]) -> StrOptions:
+    """One of these strings."""
+    return StrOptions(dict.fromkeys(options).keys())  # in their order, for messages
 
 
 AUTO, POSITIVE = one_of(["auto"]), numbers(0, closed="neither")

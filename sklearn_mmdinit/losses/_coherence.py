@@ -92,11 +92,13 @@ def coherence(H: torch.Tensor, separation: float = 2.0) -> torch.Tensor:
             "torch.cat([first, second])"
         )
     H = in_single_precision(H)
-    G = H - H.mean(dim=0)
-    # The leaky ReLU, with a tensor as its slope.
-    G = G.relu().lerp(G, torch.where(H.detach().amin() >= 0.0, _SLOPE, 1.0))
+    mean = H.mean(dim=0)
+    G = H - mean
+    slope = torch.where(H.detach().amin() >= 0.0, H.new_full((), _SLOPE), 1.0)
+    G = G.relu().lerp(G, slope)
     squares = G.square().sum(dim=1, keepdim=True)
-    floored = torch.maximum(squares, _LEAST * squares.detach().mean() + _LEAST**2)
+    least = _LEAST * squares.mean() + _LEAST**2 * (1.0 + mean.square().sum())
+    floored = torch.maximum(squares, least.detach())
     # If squares overflow float32 this gives NaN, which the training reports; rsqrt would give 0.
     G = G * (floored.sqrt() / floored)
     n, (first, second) = len(H) // 2, G.chunk(2)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain, count, pairwise
+from operator import length_hint
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,7 @@ class LoaderEpochs:
 
     def __init__(self, loader: DataLoader[Any], name: str, seed: int, n_views: int) -> None:
         self.name, self._loader, self._seed, self.n_views = name, loader, seed, n_views
+        self._n_batches = length_hint(loader, -1)  # -1: it has no length
         # Rows of the last pass that has ended. Before the first has ended, an estimate by the
         # loader's length, or None.
         self.n_rows: int | None = None
@@ -51,9 +52,8 @@ class LoaderEpochs:
             hint = "with drop_last=True a mini-batch of fewer than batch_size examples is dropped"
             raise ValueError(f"data={name} cannot be read: it gives no examples; {hint}")
         self.size = max(len(views[0]) for views in self._read)  # collate_fn may leave out examples
-        if self.n_rows is None:  # the first pass has not ended
-            with suppress(TypeError):  # a loader without a length
-                self.n_rows = len(loader) * self.size
+        if self.n_rows is None and self._n_batches >= 0:  # the first pass has not ended
+            self.n_rows = self._n_batches * self.size
 
     def first_rows(self) -> np.ndarray:
         """Rows (n, ...) of the first mini-batches."""
@@ -71,10 +71,7 @@ class LoaderEpochs:
         further = [] if generator is None else [generator]
         batches: Iterator[Any] | None = None
         n_rows = 0
-        numbers: Iterable[int] = count()
-        with suppress(TypeError):  # a loader without a length
-            numbers = range(len(self._loader))  # the stream beneath may have no end
-        for number in numbers:
+        for number in count() if self._n_batches < 0 else range(self._n_batches):
             seed = seed_of(self._seed, Purpose.LOADER, epoch, number)
             where = f"data={self.name} cannot be read, in mini-batch {number} of epoch {epoch + 1}"
             with add_error_context(where), own_generators(seed, further):
