@@ -174,7 +174,9 @@ def endless(epoch):
     ids=["the paper's objective", "a number of epochs", "a graph"],
 )
 def test_a_stream_without_end_is_refused_where_training_would_never_return(params):
-    with pytest.raises(ValueError, match="may never end; let its dataset, or its sampler, define __len__"):
+    with pytest.raises(
+        ValueError, match="may never end; let its dataset, or its sampler, define __len__"
+    ):
         learned(DataLoader(Unsized(endless), batch_size=None), **params)
     sized = Stream(endless, 40)
     history, _ = learned(DataLoader(sized, batch_size=None), **params)
