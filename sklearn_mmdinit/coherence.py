@@ -40,13 +40,13 @@ class Coherence(BaseEstimator):
     A positive pair is two similar examples: an example and one that a random walk on the
     nearest-neighbour graph of the unlabelled data reaches, or two views of one example (see
     `n_neighbors`). Let C be the cosine similarity of the centred last hidden activations of two
-    examples; after a ReLU, negative centred values are damped. With :math:`i \to i^+` a positive
-    pair and :math:`i \not\sim j` any other pair the loss is
+    examples; if they come from a ReLU, negative centred values are damped. With :math:`i \to i^+` a
+    positive pair and :math:`i \not\sim j` any other pair the loss is
 
     .. math:: L_{coh} = 1 - E_i [C_{i i^+}] + \rho \, E_{i \not\sim j} [C_{ij}^2].
 
-    This is the spectral contrastive loss [1]_, after a ReLU with features that are rarely negative
-    [2]_. It is not part of Lee & Cho (2023), the paper that :class:`MMDInitializer`
+    This is the spectral contrastive loss [1]_; if a ReLU comes last, its features are rarely
+    negative [2]_. It is not part of Lee & Cho (2023), the paper that :class:`MMDInitializer`
     follows; their terms are added if their weights are set above 0.
 
     Parameters
@@ -99,7 +99,7 @@ class Coherence(BaseEstimator):
     OrientedGradients : An embedding of images.
     RandomAffine : An augmentation of images.
     RandomView : An augmentation of photographs.
-    sklearn_mmdinit.losses.coherence : The loss of given activations, with C in full.
+    sklearn_mmdinit.losses.coherence : The loss of given activations; defines C.
 
     Notes
     -----
@@ -224,7 +224,7 @@ def check_augmentation(
         raise ValueError(
             "n_neighbors=0 needs a random augmentation, but augmentation="
             f"{shortened(repr(augmentation))} gave the same twice: pass one such as "
-            "RandomView(), in training mode. For views=2 leave n_neighbors out"
+            "RandomView(), in training mode. With views=2 leave n_neighbors=0 out"
         )
 
 

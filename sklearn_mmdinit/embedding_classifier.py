@@ -82,8 +82,8 @@ class EmbeddingClassifier(ClassifierMixin, BaseEstimator):
         \log p(c \mid x) = 40 \, m_c^\top x - \tfrac12 \log n_c - 20 \, \beta \, r_c
         + \tfrac32 \log (f_c(x) + 10^{-3}) + \log q_c(x) + s_c + \text{const}.
 
-    The vector :math:`m_c` is the mean of the examples of class c, scaled to unit norm; :math:`r_c`
-    is the norm of the mean before scaling, and :math:`n_c` the number of these examples plus 1.
+    The vector :math:`m_c` is the weighted mean of the examples of class c, scaled to unit norm;
+    :math:`r_c` is its norm before, and :math:`n_c` the sum of the weights plus 1.
     They are found by 12 rounds of EM: a labelled example belongs to its class, an unlabelled one to
     each class with the weight p. This is soft k-means that starts from the labelled examples [2]_,
     with a prior for each example.

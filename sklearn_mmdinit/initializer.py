@@ -92,8 +92,8 @@ class MMDInitializer(
         None: the paper's loss.
     max_iter : int or "auto", default="auto"
         Epochs over X. "auto" without coherence: 5. "auto" with coherence: the learning rate is
-        constant until the coherence loss, L_coh, stops falling, or twice as long if L_coh is then
-        at most 0.5. The rate then decays over the last third of the training. There are at least
+        constant until L_coh, the coherence loss, stops falling; if it is then at most 0.5, twice
+        that long. The rate then decays over the last third of the training. There are at least
         max(225, n_samples / 20) steps, but at most 3,000. A small number of epochs may give weights
         that are worse than random ones.
     random_state : int, RandomState instance or None, default=None
@@ -138,16 +138,15 @@ class MMDInitializer(
     ----------------
     n_perturbations : int or "auto", default="auto"
         Number of perturbed networks in a step, the paper's K, and of samples of the uniform
-        distribution, the paper's M. At least 2. "auto": 256, with coherence 8. Without effect if
+        distribution, the paper's M. At least 2. "auto": 256; 8 with coherence. Without effect if
         the weights of the terms are 0, as by default with coherence.
     learning_rate_init : float or "auto", default="auto"
-        Learning rate of Adam. "auto": 0.0002, with coherence 0.004. With coherence it falls to 2 %
+        Learning rate of Adam. "auto": 0.0002; 0.004 with coherence. With coherence it falls to 2 %
         along a half cosine over the last third of the training.
     batch_size : int or "auto", default="auto"
-        Mini-batch size for the paper's three terms. "auto": 32, with coherence 8. If their weights
+        Mini-batch size for the paper's three terms. "auto": 32; 8 with coherence. If their weights
         are 0, as by default with coherence, it has no effect: set ``Coherence(batch_size=...)``,
-        the number of pairs a step. Otherwise it is capped at n_samples, or with coherence at the
-        number of pairs.
+        the number of pairs a step. Capped at n_samples, with coherence at the number of pairs.
     init : {"xavier", "he"}, default="xavier"
         Random weights at which training starts: Glorot uniform or Kaiming normal (fan-in). Biases
         are 0.
@@ -156,7 +155,7 @@ class MMDInitializer(
         s / sqrt(n_out).
     uniformity_weight, degeneracy_weight, detachment_weight : float or "auto", default="auto"
         Weights of the paper's three terms, L_uni, L_sd (the paper's :math:`\lambda`) and L_iod (its
-        :math:`\xi`). "auto": the paper's 1, 0.4 and 1; with coherence 0, because the terms then
+        :math:`\xi`). "auto": the paper's 1, 0.4 and 1; all 0 with coherence, because the terms then
         take most of the time and add nothing with ``fine_tuning="head-first"``. L_uni sums nine
         kernels, as the paper's text does. A weight of 1 / 9 averages them; few hidden units then
         die, as in the paper. If all weights are 0, none of the terms is computed.

@@ -44,8 +44,8 @@ def mmd_init_(
     ----------
     module : nn.Module
         Returns logits (n, n_classes). Parameters that require no gradient do not change. Running
-        statistics of normalizations become those of the data. To freeze those of a layer, put only
-        this layer in evaluation mode; ``module.eval()`` freezes none. A module on a GPU
+        statistics of normalizations become those of the data. To freeze those of a layer, put that
+        layer alone in evaluation mode; ``module.eval()`` does not freeze any. A module on a GPU
         is trained there.
     data : array-like, Tensor, Dataset or DataLoader
         Unlabelled examples (n, ...). A DataLoader gives x or (x, ...), where x is a tensor of
@@ -94,7 +94,7 @@ def mmd_init_(
     of the data is measured on them too.
 
     With a coherence, a step takes a whole mini-batch of a streamed loader. Mini-batches smaller
-    than the largest one inspected are skipped. In streaming, ``coherence.batch_size`` is used
+    than the largest of the first ones are skipped. In streaming, ``coherence.batch_size`` is used
     only for an IterableDataset without a DataLoader. The paper's terms use the first ``batch_size``
     examples of each mini-batch. Without a coherence, each mini-batch is split into mini-batches of
     ``batch_size``, and incomplete ones are skipped. Let the loader shuffle, so that each epoch

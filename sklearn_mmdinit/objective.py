@@ -108,8 +108,8 @@ class MMDObjective(nn.Module):
     matrix products run in half precision. The losses, and the Cholesky factors of "gram", are
     computed in float32.
 
-    For several GPUs, write a module whose ``forward`` returns the loss, and wrap the new module in
-    DistributedDataParallel, not the network. DistributedDataParallel averages gradients only if its
+    For several GPUs, write a module whose ``forward`` returns the loss, and wrap that module, not
+    the network, in DistributedDataParallel. DistributedDataParallel averages gradients only if its
     own forward pass was called, and the objective does not call it for perturbed networks.
 
     The terms are differentiable once: a backward pass with ``create_graph=True`` raises an error.

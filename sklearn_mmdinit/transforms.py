@@ -121,8 +121,8 @@ class RandomAffine(BaseEstimator, nn.Module):
     image_shape : tuple of int or None, default=None
         Shape of the image in a flat row: (height, width), (channels, height, width) or (height,
         width, channels). Not needed for rows of 64 or 784 pixels, 8 x 8 or 28 x 28, nor if the
-        images of X have two axes, (height, width), or three. The channels are the first of
-        three axes, or the last if only that has at most 4 values.
+        images of X have two axes, (height, width), or three. Of three axes the last
+        is the channels if it alone has at most 4 values, else the first.
 
     See Also
     --------
@@ -374,7 +374,7 @@ class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     r"""HOG features, histograms of oriented gradients [1]_, for ``Coherence(embedding=)``.
 
     An image is cut into square cells. The histogram :math:`h` of a cell adds up the norms of the
-    gradients of the pixels near it, each divided between the two nearest of ``n_orientations``
+    gradients of the pixels near it, each shared by the two nearest of ``n_orientations``
     directions. It is then normalized, so that faint edges count as much as strong ones,
 
     .. math:: h / (\lVert h \rVert + \text{floor} \cdot m)

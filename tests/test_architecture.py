@@ -152,7 +152,7 @@ def test_the_whole_package_keeps_its_budget():
     assert len(files) <= 45
     assert sum(map(n_code_lines, files)) <= 4716
     texts = [path.read_text() for path in files]
-    assert sum(len(text.splitlines()) for text in texts) <= 8259
+    assert sum(len(text.splitlines()) for text in texts) <= 8258
     nodes = [node for text in texts for node in ast.walk(ast.parse(text))]
     calls = [node.func for node in nodes if isinstance(node, ast.Call)]
     assert sum(isinstance(node, ast.Raise) for node in nodes) <= 82

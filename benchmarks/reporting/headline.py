@@ -20,7 +20,7 @@ _claim = partial(Claim, "", "")
 KINDS = {
     "MNIST, one label of each digit":
         _claim("mnist-ten-way-images.json", 1, SPREAD),
-    "MNIST, ten images chosen: at random / by pixels / by our features":
+    "MNIST, which ten to label: at random / by pixels / by our features":
         _claim(FIRST_LABELS, 10, FIRST_CHOICE, RANDOM),
     "MNIST, two groups of digits, 60 labels": _claim("mnist-images.json", 5, FEATURES_THETA0),
     "Fashion-MNIST, two groups of classes, 60 labels":

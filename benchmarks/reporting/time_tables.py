@@ -21,14 +21,10 @@ def _seconds(seconds: float) -> str:
     return f"{seconds:.3g} s" if seconds >= 1 else f"{1e3 * seconds:.3g} ms"
 
 
-def _mib(n_bytes: float) -> str:
-    return f"{n_bytes / 2**20:.0f} MiB" if n_bytes >= 2**20 else f"{n_bytes / 1024:.0f} KiB"
-
-
 def _written(kind: str, results: Results) -> Table:
     """What ``tables.j2`` has of a kind."""
     environment = template_environment()
-    environment.filters |= {"seconds": _seconds, "mib": _mib}
+    environment.filters |= {"seconds": _seconds, "mib": lambda n: f"{n / 2**20:.0f} MiB"}
     template = environment.get_template("tables.j2")
     text = template.render({**results, "kind": kind, "FORMS": FORMS})
     title, *lines = filter(None, text.splitlines())

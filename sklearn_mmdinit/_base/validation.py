@@ -312,7 +312,7 @@ def warn_if_another_scale(X: Any, mean: np.ndarray | None, spread: np.ndarray | 
     distances = [np.square(block - mean)[:, squares > 0].sum(axis=1) for block in _blocks(X)]
     far = float(np.median(np.concatenate(distances)) / squares.sum())
     if far > _FAR:
-        how = f"are {math.sqrt(far):.2g} times as far from its mean as the examples of pre-training"
+        how = f"are {math.sqrt(far):.2g} times as far from the mean of pre-training as its examples"
     else:
         # Columns that do not vary in X are left out too: a rare category may be missing there.
         n, (means, variances) = X.shape[0], mean_and_variance(X)

@@ -21,7 +21,7 @@ def degeneracy(P: torch.Tensor) -> torch.Tensor:
     r"""Penalty for networks that do not use all classes (L_sd).
 
     For each network: the mean distance of its predictions f to the one-hot vector :math:`v_i` that
-    is farthest from them, minus :math:`1/\sqrt d`, and at least 0,
+    is farthest, less :math:`1/\sqrt d`; never below 0,
 
     :math:`E_\epsilon [\max\{\max_i E_x \|v_i - f_\epsilon(x)\|, 1/\sqrt d\} - 1/\sqrt d]`.
 
