@@ -190,9 +190,9 @@ def _read_or_streamed(
     loader = data if isinstance(data, DataLoader) else DataLoader(data, size)
     (seed,) = seeds_of(initializer.random_state, 1)
     for_graph = coherence is not None and views == 1 and has_graph(coherence)
-    must_end = for_graph or coherence is None or not is_auto(initializer.max_iter)
-    if must_end and length_hint(loader, -1) < 0:
-        remedy = "let its dataset, or its sampler, define __len__, the number of items of a pass"
+    must_end = for_graph or coherence is None
+    if (must_end or not is_auto(initializer.max_iter)) and length_hint(loader, -1) < 0:
+        remedy = "let its dataset or sampler define __len__" + ", or omit max_iter" * (not must_end)
         raise ValueError(f"data={type(data).__name__} has no length and may never end; {remedy}")
     epochs = LoaderEpochs(loader, type(data).__name__, seed, views)
     if for_graph or not isinstance(data, DataLoader | IterableDataset):

@@ -175,7 +175,7 @@ def endless(epoch):
 )
 def test_a_stream_without_end_is_refused_where_training_would_never_return(params):
     with pytest.raises(
-        ValueError, match="may never end; let its dataset, or its sampler, define __len__"
+        ValueError, match="may never end; let its dataset or sampler define __len__"
     ):
         learned(DataLoader(Unsized(endless), batch_size=None), **params)
     sized = Stream(endless, 40)
