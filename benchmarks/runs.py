@@ -21,6 +21,7 @@ class Run:
 
 TASKS = "mnist_tasks.py --preset paper"
 IN_PARTS = "in parts"
+OF_TWO = "--classes 2 --tasks 20 --n-labels 5 10 20 40 --methods ours 'NT-Xent*' 'VICReg*'"
 RECOMMENDED = "--methods xavier/fcn/ours+coherence features+logistic xavier/fcn/scratch"
 COHERENT = f"{TASKS} {RECOMMENDED} --rivals rbf-svm label-spreading"
 
@@ -160,9 +161,13 @@ RUNS = (
     Run("small-networks-views.json", "small_networks.py --jobs 1 --tasks '*, nearest neighbours' "
         "'*, two views'", "a quarter of an hour on one core"),
     Run("mnist-self-supervised.json", "self_supervised.py --jobs 1 --runs 10",
-        "two hours on one core", how=f"FixMatch {FROZEN}, one run"),
+        "two hours on one core", how=f"FixMatch {FROZEN}, one choice a run"),
     Run("fashion-self-supervised.json", "self_supervised.py --jobs 1 --runs 4 --dataset "
         "fashion-mnist", "40 minutes on one core", how=f"FixMatch {FROZEN}, one choice a run"),
+    Run("mnist-self-supervised-two.json", f"self_supervised.py --jobs 1 --runs 10 {OF_TWO}",
+        "two hours on one core"),
+    Run("fashion-self-supervised-two.json", "self_supervised.py --jobs 1 --runs 4 --dataset "
+        f"fashion-mnist {OF_TWO}", "40 minutes on one core"),
     Run("self-supervised-choice.json", "self_supervised.py --jobs 1 --choose",
         "40 minutes on one core", how=FROZEN),
     Run("mnist-quick.json", "mnist_tasks.py", "three minutes on 2 cores"),

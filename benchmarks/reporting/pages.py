@@ -103,4 +103,3 @@ DIGESTS: dict[str, Callable[[Library], Table]] = {
     "choices": partial(choices_table, WORTH[:2]),
     "limits": partial(claims_table, LIMITS),
 }
-"""From all results to a table of several of them, by kind."""

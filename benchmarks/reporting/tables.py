@@ -21,7 +21,6 @@ TABLES: dict[str, Callable[[Results], Table]] = {
     **FEW_LABEL_TABLES,
     **SMALL_NETWORK_TABLES,
 }
-"""From what a command writes to a table of it."""
 
 IDLE_OPTIONS = {"output", "data_dir", "quiet", "jobs"}  # they change no figure
 
