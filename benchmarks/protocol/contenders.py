@@ -24,9 +24,9 @@ from rivals import wrappers
 # Names, in the order of the tables
 
 CLASSIFIERS = ("rival/rbf-svm", "rival/label-spreading")
+NO_NETWORK = "rival/embedding-classifier"  # what SPREAD does, on rows
 # They take minutes once, or for each task.
-SPREAD = "rival/embedding-classifier"  # ours, without a network
-GRAPHS = ("rival/shared-label-spreading", "rival/umap-logistic", SPREAD)
+GRAPHS = ("rival/shared-label-spreading", "rival/umap-logistic", NO_NETWORK)
 RIVALS = (*CLASSIFIERS, *GRAPHS, "rival/tuned-scratch")
 """Every rival that knows the images as they are."""
 
@@ -36,7 +36,7 @@ GRADIENTS = {
     "rival/gradients-label-spreading": "rival/label-spreading",
     "rival/gradients-shared-label-spreading": "rival/shared-label-spreading",
     "rival/gradients-umap-logistic": "rival/umap-logistic",
-    "rival/gradients-embedding-classifier": SPREAD,
+    "rival/gradients-embedding-classifier": NO_NETWORK,
 }
 ALL_RIVALS = (*RIVALS, *GRADIENTS, "rival/augmented-gradients-svm")
 """The last of each line was measured before its code was removed."""
@@ -98,7 +98,7 @@ class _Features:
         """What one of CLASSIFIERS or GRAPHS reads, what it is, and what of it decides a score."""
         if of == "rival/rbf-svm":
             return self.components, SVC(C=10.0), {"C": 10.0}
-        if of == SPREAD:
+        if of == NO_NETWORK:
             others = methods.BesideOthers(self.components[: methods.N_SPREAD])
             return self.components, others, {"n_others": methods.N_SPREAD}
         if of == "rival/umap-logistic":

@@ -45,20 +45,20 @@ def _compared(
     results: Results, part: str, where: str, without: Collection[str]
 ) -> tuple[Table, list[float]]:
     """A row a record whose task is not left out, and its gains over fresh weights."""
-    rows, gained, methods = [], [], []
+    rows, gained = [], []
     for record in (each for each in results["records"] if each["task"] not in without):
         draws = pd.DataFrame(record["accuracies"])
-        methods = [*draws]
         difference = draws[LEARNED] - draws[draws[[*FRESH]].mean().idxmax()]
         gained.append(difference.mean())
-        cells = [mean_and_std(draws[method].mean(), draws[method].std()) for method in draws]
-        rows.append([record["task"], *cells, _gain(difference), f"{record['seconds']:.0f}"])
+        row = {"network": record["task"]}
+        row |= {method: mean_and_std(draws[method].mean(), draws[method].std()) for method in draws}
+        row["above the better fresh weights"] = _gain(difference)
+        rows.append(row | {"seconds": f"{record['seconds']:.0f}"})
     title = (
         f"{_title(results, part, where)}, against the fresh weights with the better "
         "mean; seconds to learn the weights"
     )
-    head = ["network", *methods, "above the better fresh weights", "seconds"]
-    return Table(title, pd.DataFrame(rows, columns=head)), gained
+    return Table(title, pd.DataFrame(rows)), gained
 
 
 def _images(results: Results) -> Table:
