@@ -181,7 +181,7 @@ RUNS = (
     Run("speed.json", "speed.py --sections step", "six minutes on 2 cores", how=BACK_TO_BACK),
     Run("speed-fits.json", "speed.py --sections fits", "four minutes on 2 cores"),
     Run("speed-against.json", "speed.py --against ../dc17dfb4 --sections fits",
-        "five minutes on 2 cores", how=f"its code {FROZEN}"),
+        "five minutes on 2 cores", how="its code by commit 5c284e72"),
     Run("speed-cuda-steps.json", "speed.py --device cuda --sections step",
         "a minute on one H100 and 16 cores", how=BACK_TO_BACK),
     Run("speed-cuda.json", "speed.py --device cuda --sections fits",
