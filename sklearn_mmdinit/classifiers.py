@@ -63,7 +63,7 @@ class NetClassifier(factories.ExtraParamsMixin, ClassifierMixin, BaseEstimator):
           parameters are not among those of the classifier. In a parameter grid write
           ``initializer.theta0_``, because scikit-learn un-fits the estimators of a grid.
     fine_tuning : {"auto", "head-first", "paper"}, default="auto"
-        How training begins. "auto" also sets other parameters, as their entries below say.
+        How training begins. The "auto" of other parameters depends on it, as their entries say.
 
         - "head-first": linear probing, then fine-tuning. First a regularised logistic regression
           fits the classification layer. Then all layers are trained, at a low learning rate. If all

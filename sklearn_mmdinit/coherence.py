@@ -37,17 +37,17 @@ _LONGEST = 10_000
 class Coherence(BaseEstimator):
     r"""The contrastive loss of :class:`MMDInitializer`: similar examples get similar features.
 
-    A positive pair is two similar examples: an example and one that a random walk on the
-    nearest-neighbour graph of the unlabelled data reaches, or two views of one example (see
-    `n_neighbors`). Let C be the cosine similarity of the centred last hidden activations of two
-    examples; if they come from a ReLU, negative centred values are damped. With :math:`i \to i^+` a
-    positive pair and :math:`i \not\sim j` any other pair the loss is
+    A positive pair is two similar examples: the two ends of a random walk on the nearest-neighbour
+    graph of the unlabelled data, or two views of one example (see `n_neighbors`). Let C be the
+    cosine similarity of the centred last hidden activations of two examples; if they come from a
+    ReLU, negative centred values are damped. With :math:`i \to i^+` a positive pair and
+    :math:`i \not\sim j` any other pair the loss is
 
     .. math:: L_{coh} = 1 - E_i [C_{i i^+}] + \rho \, E_{i \not\sim j} [C_{ij}^2].
 
-    This is the spectral contrastive loss [1]_; if a ReLU comes last, its features are rarely
-    negative [2]_. It is not part of Lee & Cho (2023), the paper that :class:`MMDInitializer`
-    follows; their terms are added if their weights are set above 0.
+    This is the spectral contrastive loss [1]_; after a ReLU the damping keeps the centred features
+    nearly non-negative [2]_. The loss is not part of Lee & Cho (2023), the paper that
+    :class:`MMDInitializer` follows; their terms are added if their weights are set above 0.
 
     Parameters
     ----------
@@ -66,10 +66,10 @@ class Coherence(BaseEstimator):
         distinct examples. With 0 there is no graph: a positive pair is two augmentations of one
         example, as for photographs, whose neighbours by pixels rarely share a class. Then
         `augmentation` is needed, `graph` and `embedding` must be None, and `walk_length` and
-        `n_components` have no effect. At most one duplicate of an example is its neighbour; with
-        `n_neighbors=1` none. From 100,000 distinct examples on, ``pynndescent`` (the
-        extra ``neighbors``) does the search if it is installed: nearly exactly, and much faster
-        after half a minute of compiling.
+        `n_components` have no effect. An example has at most one duplicate among its neighbours,
+        and none with `n_neighbors=1`. From 100,000 distinct examples on, ``pynndescent`` (the extra
+        ``neighbors``) does the search if it is installed: nearly exactly, and much faster after
+        half a minute of compiling.
     n_components : int, None or "auto", default="auto"
         Number of principal components of X in which neighbours are searched. None: all columns.
         "auto": 50, but all columns if all examples have the same norm, as embeddings of an encoder
@@ -85,13 +85,13 @@ class Coherence(BaseEstimator):
         :class:`OrientedGradients` more often share a class than neighbours in pixels.
     augmentation : callable or None, default=None
         A function or nn.Module, such as a transform of torchvision or kornia. It takes a tensor (n,
-        ...) on the device of training, and returns one of the same shape there, each row changed at
-        random in a way that keeps its class. Both rows of every positive pair are augmented in each
-        step. It must draw from the global generators, which are seeded in each step and restored.
-        It is called once for the first inputs of all pairs, and once for the second inputs. So even
-        a transform with one draw per call changes the inputs of a pair differently.
-        :class:`RandomAffine` is for drawings and digits, :class:`RandomView` for photographs.
-        Neighbours are those of the unchanged rows.
+        ...) on the device of training, and returns a tensor of the same shape on the same device.
+        Each row is changed at random, in a way that keeps its class. Both rows of every positive
+        pair are augmented in each step. It must draw from the global generators, which are seeded
+        in each step and restored. It is called once for the first inputs of all pairs, and once for
+        the second inputs. So even a transform with one draw per call changes the inputs of a pair
+        differently. :class:`RandomAffine` is for drawings and digits, :class:`RandomView` for
+        photographs. Neighbours are those of the unchanged rows.
 
     See Also
     --------

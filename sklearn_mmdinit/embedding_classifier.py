@@ -88,12 +88,12 @@ class EmbeddingClassifier(ClassifierMixin, BaseEstimator):
     each class with the weight p. This is soft k-means that starts from the labelled examples [2]_,
     with a prior for each example.
 
-    The shift :math:`s_c` corrects for classes whose share among all examples differs from their
-    share of the labels. EM estimates the shares among all examples from :math:`q_c` [3]_. With
-    :math:`a_c` the estimated share, :math:`k_c` the number of labels and :math:`b_c` their share,
-    :math:`s_c = (1 - 1 / k_c) \log(a_c / b_c)`. The term with :math:`r_c` favours widely
-    spread classes for examples far from every mean, with :math:`\beta = 1 - 1 / \min_c k_c`; the
-    term with :math:`n_c` keeps large classes from growing.
+    The term :math:`s_c` corrects for classes whose share among all examples differs from their
+    share of the labels. The shares among all examples are estimated from :math:`q_c` by an EM of
+    their own [3]_, before the rounds above. With :math:`a_c` the estimated share, :math:`k_c` the
+    number of labels and :math:`b_c` their share, :math:`s_c = (1 - 1 / k_c) \log(a_c / b_c)`. The
+    term with :math:`r_c` favours widely spread classes for examples far from every mean, with
+    :math:`\beta = 1 - 1 / \min_c k_c`; the term with :math:`n_c` keeps large classes from growing.
 
     Label spreading has ten neighbours, or as many as there are other distinct examples.
 
@@ -104,7 +104,7 @@ class EmbeddingClassifier(ClassifierMixin, BaseEstimator):
     class_means_ : ndarray of shape (n_classes, n_features)
         The means m.
     class_shifts_ : ndarray of shape (n_classes,)
-        The terms with n_c and r_c.
+        The sum of the terms with n_c and r_c, one for each class.
     n_features_in_ : int
         Number of columns of X.
     feature_names_in_ : ndarray of str
@@ -145,8 +145,8 @@ class EmbeddingClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Embeddings of any norm, with two columns or more on one scale. A row of zeros has no
-            direction and stays 0.
+            Embeddings of any norm. They have at least two columns, all on the same scale. A row of
+            zeros has no direction and stays 0.
         y : array-like of shape (n_samples,)
             Labels, numbers or strings, of at least two classes. -1 marks an example without a
             label. With string labels, use "-1", or None or NaN in an array of dtype object.

@@ -66,8 +66,8 @@ class MMDInitializer(
     them in three ways: :meth:`transform` gives features for any classifier, :class:`MLPClassifier`
     and :class:`NetClassifier` fine-tune from them, and :meth:`to_module` returns a PyTorch module.
     With ``coherence="auto"`` the loss is contrastive: similar examples get similar features, see
-    :class:`Coherence`. With few labels this gives far more accurate classifiers than the default,
-    the loss and the settings of Lee & Cho [1]_,
+    :class:`Coherence`. With few labels this gives far more accurate classifiers than the default.
+    The default is the loss of Lee & Cho [1]_, with their settings,
 
     .. math:: L = L_{uni} + \lambda L_{sd} + \xi L_{iod} .
 
@@ -81,10 +81,10 @@ class MMDInitializer(
     n_classes : int or "auto", default="auto"
         Number of classes of the classification task to come, the paper's d. A classifier that
         starts from the initializer must have the same number. "auto": the number of classes in y if
-        ``fit`` gets labels (-1, NaN and None do not count); else the default that the class
-        `module` has for it, or 2. A module that is an instance, or whose class has no argument
-        ``n_classes``, keeps its own number of logits. Set `n_classes` if y holds integers that are
-        not labels, such as targets of a regression. It also decides
+        ``fit`` gets labels (-1, NaN and None do not count); else the default of the argument
+        ``n_classes`` of the class in `module`, or 2. A module that is an instance, or whose class
+        has no argument ``n_classes``, keeps its own number of logits. Set `n_classes` if y holds
+        integers that are not labels, such as targets of a regression. It also decides
         ``Coherence(separation="auto")``. Time and memory of the term L_iod grow with its square;
         ``detachment_weight=0`` omits this term.
     coherence : None, "auto" or Coherence, default=None
@@ -92,10 +92,10 @@ class MMDInitializer(
         None: the paper's loss.
     max_iter : int or "auto", default="auto"
         Epochs over X. "auto" without coherence: 5. "auto" with coherence: the learning rate is
-        constant until L_coh, the coherence loss, stops falling; if it is then at most 0.5, twice
-        that long. The rate then decays over the last third of the training. There are at least
-        max(225, n_samples / 20) steps, but at most 3,000. A small number of epochs may give weights
-        that are worse than random ones.
+        constant until L_coh, the coherence loss, stops falling; if L_coh is then at most 0.5, this
+        first part is made twice as long. The rate then decays over the last third of the training.
+        The number of steps is at least n_samples / 20, and always between 225 and 3,000. A small
+        number of epochs may give weights that are worse than random ones.
     random_state : int, RandomState instance or None, default=None
         Seed of random weights, the order of examples, walks, augmentations, perturbations and
         uniform samples.
@@ -119,9 +119,9 @@ class MMDInitializer(
         A ``.safetensors`` file to which ``fit`` writes its training, at the end of a window of
         steps and at most once a minute. After a kill or an interrupt the same call goes on from
         there. On a CPU the result is then bit for bit that of a training without interruption. A
-        file of other rows, parameters or initial weights raises an error, so each ``fit`` of a
-        search needs a file of its own. A loader is recognised by its length and first examples, a
-        module by its class and weights, a function by its code. After other changes of
+        file written with other rows, parameters or initial weights raises an error, so each ``fit``
+        of a search needs a file of its own. A loader is recognised by its length and first
+        examples, a module by its class and weights, a function by its code. After other changes of
         your code, use another file. A checkpoint needs a `random_state`.
     warm_start : bool, default=False
         Whether ``fit`` of a fitted initializer starts at its theta0, for example when new rows
@@ -155,10 +155,11 @@ class MMDInitializer(
         s / sqrt(n_out).
     uniformity_weight, degeneracy_weight, detachment_weight : float or "auto", default="auto"
         Weights of the paper's three terms, L_uni, L_sd (the paper's :math:`\lambda`) and L_iod (its
-        :math:`\xi`). "auto": the paper's 1, 0.4 and 1; all 0 with coherence, because the terms then
+        :math:`\xi`). "auto": the paper's 1, 0.4 and 1; all 0 with coherence, where the terms would
         take most of the time and add nothing with ``fine_tuning="head-first"``. L_uni sums nine
-        kernels, as the paper's text does. A weight of 1 / 9 averages them; few hidden units then
-        die, as in the paper. If all weights are 0, none of the terms is computed.
+        kernels, as the paper's text says. The paper's figures on dead neurons agree better with
+        their mean, ``uniformity_weight=1 / 9``. If all weights are 0, none of the terms is
+        computed.
     **module__params : dict
         ``module__<name>``: arguments of the class in `module`.
 
@@ -588,7 +589,7 @@ class MMDInitializer(
         longer = f"max_iter={auto}{2 * self.n_iter_}"
         if not state.steps_an_epoch:  # a stream without a length
             n_rows = 2 * state.step * config.rows_a_step
-            longer = f"max_iter=1 with a loader that has a length, of {n_rows:,} examples"
+            longer = f"max_iter=1 and a loader with a __len__ of {n_rows:,} examples or more"
         before, last = levels[-2:]
         what = f"L_coh is {last:.3g}, no lower than if nothing is learned; standardize X, or"
         if is_still_falling(levels):

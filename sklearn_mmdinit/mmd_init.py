@@ -94,11 +94,11 @@ def mmd_init_(
     of the data is measured on them too.
 
     With a coherence, a step takes a whole mini-batch of a streamed loader. Mini-batches smaller
-    than the largest of the first ones are skipped. In streaming, ``coherence.batch_size`` is used
-    only for an IterableDataset without a DataLoader. The paper's terms use the first ``batch_size``
-    examples of each mini-batch. Without a coherence, each mini-batch is split into mini-batches of
-    ``batch_size``, and incomplete ones are skipped. Let the loader shuffle, so that each epoch
-    skips other examples.
+    than the largest among those first examples are skipped. In streaming, ``coherence.batch_size``
+    is used only for an IterableDataset without a DataLoader. The paper's terms use the first
+    ``batch_size`` examples of each mini-batch. Without a coherence, each mini-batch is split into
+    mini-batches of ``batch_size``, and incomplete ones are skipped. Let the loader shuffle, so that
+    each epoch skips other examples.
 
     The loader decides order, shuffling, workers and augmentation. While it is read, the global
     generators of PyTorch, Python and NumPy, and the loader's own, are seeded from `random_state`;
@@ -115,8 +115,8 @@ def mmd_init_(
     :class:`~sklearn_mmdinit.losses.CoherenceLoss`.
 
     A loader without a length may never end. It works only with a coherence that needs no graph and
-    ``max_iter="auto"``: training then takes 3,000 steps. For all else the dataset needs a
-    ``__len__``, and each pass ends after so many items.
+    ``max_iter="auto"``: training then takes 3,000 steps. In all other cases the dataset needs a
+    ``__len__``, and an epoch has that many examples.
 
     Examples
     --------

@@ -182,10 +182,10 @@ class MMDObjective(nn.Module):
         TypeError
             If `module` is no nn.Module or is a DistributedDataParallel, or `X` is no tensor.
         ValueError
-            If `X` has no examples, the module returns no logits, or ``detachment_weight`` is above
-            0 and the logits depend on neither a floating-point input nor an nn.Linear, nn.Embedding
-            or convolution before the last layer. Errors of the module itself keep their type, with
-            a note.
+            If `X` has no examples, or the module returns no logits. Also if ``detachment_weight``
+            is above 0 and there is nothing to differentiate by: the input holds no floats, and no
+            nn.Linear, nn.Embedding or convolution comes before the last layer. Errors of the module
+            itself keep their type, with a note.
         """
         terms = self._terms
         # Double backward cannot be compiled. A decorator would always import the compiler.
@@ -203,8 +203,8 @@ class MMDObjective(nn.Module):
         if isinstance(module, DistributedDataParallel):
             raise TypeError(
                 "module is a DistributedDataParallel, which averages gradients only after its own "
-                "forward pass; write an nn.Module `step` whose forward(X) returns objective(net, X)"
-                ".total with the plain net; then call DistributedDataParallel(step)(X).backward()"
+                "forward pass; write an nn.Module that holds the plain net and whose forward(X) "
+                "returns objective(self.net, X).total, wrap it, and call wrapped(X).backward()"
             )
         info, seed = self._inspected(module, X)
         return paper_terms(self, module, info, X, StepRandom(seed, X.device))

@@ -120,9 +120,9 @@ class RandomAffine(BaseEstimator, nn.Module):
         Whether to exchange left and right of each image with probability 1/2.
     image_shape : tuple of int or None, default=None
         Shape of the image in a flat row: (height, width), (channels, height, width) or (height,
-        width, channels). Not needed for rows of 64 or 784 pixels, 8 x 8 or 28 x 28, nor if the
-        images of X have two axes, (height, width), or three. Of three axes the last
-        is the channels if it alone has at most 4 values, else the first.
+        width, channels). Not needed for rows of 64 or 784 pixels (8 x 8 or 28 x 28), nor if each
+        image of X already has two axes (height, width) or three. With three axes the channels are
+        last if only the last axis has at most 4 values, else first.
 
     See Also
     --------

@@ -93,7 +93,7 @@ def _scale_and_weight(results: Results) -> Table:
     title = (
         f"Degenerate softmax (DS, % of {settings['networks_a_ratio']} perturbed networks) and "
         f"fully dead neurons of the worst hidden layer (IOD, %), {settings['n_batches']} "
-        f"mini-batches of {settings['batch_size']}: mean, ± std over runs where there are several; "
+        f"mini-batches of {settings['batch_size']}: mean, ± std over runs, if there are several; "
         f"{_how(settings)}"
     )
     estimates = scale_figures(results)

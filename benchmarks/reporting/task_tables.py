@@ -67,7 +67,7 @@ def task_table(kind: str, results: Results) -> Table:
 # Differences
 
 
-INTERVALS = "mean, its 95% interval over tasks, and over runs where there are several"
+INTERVALS = "mean and its 95% interval over tasks (and over runs, if there are several)"
 
 
 def _gain_texts(columns: dict[Any, pd.Series]) -> pd.DataFrame:
@@ -173,7 +173,7 @@ def above_rivals_table(results: Results) -> Table:
     ours, *others = wide
     title = (
         "Ours minus it on the same labelled images (points): mean, its 95% interval over choices "
-        "of labels, and over runs where there are several"
+        "of labels (and over runs, if there are several)"
     )
     differences = {name: wide[ours] - wide[name] for name in others}
     return named_rows(title, _gain_texts(differences), "method")

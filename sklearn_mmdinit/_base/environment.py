@@ -62,7 +62,7 @@ def array_of(X: Any) -> Any:
         return X
     if X.is_meta or X.is_nested or X.layout != torch.strided:
         kind = "nested (pad it by torch.nested.to_padded_tensor)" if X.is_nested else X.layout
-        raise TypeError(f"X must be a dense tensor that has values, got {kind} on {X.device}")
+        raise TypeError(f"X must be a dense tensor with data, got {kind}, device {X.device}")
     X = X.detach().cpu()
     return (X.float() if X.dtype == torch.bfloat16 else X).numpy()
 

@@ -35,7 +35,7 @@ def check_module(module: Any, keywords: Mapping[str, Any]) -> None:
         return
     wraps = isinstance(uncompiled(module), DataParallel | DistributedDataParallel)
     if wraps or not (module is None or isinstance(module, nn.Module)):
-        valid = "an nn.Module, an instance or a class, which is not wrapped for several GPUs"
+        valid = "an nn.Module (an instance or a subclass), not wrapped for several GPUs"
         raise TypeError(f"module must be {valid}, got {module!r}")
     if keywords:
         given = "None" if module is None else f"an instance of {type(module).__name__}"

@@ -312,7 +312,7 @@ def warn_if_another_scale(X: Any, mean: np.ndarray | None, spread: np.ndarray | 
     distances = [np.square(block - mean)[:, squares > 0].sum(axis=1) for block in _blocks(X)]
     far = float(np.median(np.concatenate(distances)) / squares.sum())
     if far > _FAR:
-        how = f"are {math.sqrt(far):.2g} times as far from the mean of pre-training as its examples"
+        how = f"lie {math.sqrt(far):.2g} times as far from its mean as its own examples"
     else:
         # Columns that do not vary in X are left out too: a rare category may be missing there.
         n, (means, variances) = X.shape[0], mean_and_variance(X)
@@ -327,7 +327,7 @@ def warn_if_another_scale(X: Any, mean: np.ndarray | None, spread: np.ndarray | 
             return
         how = f"vary {math.sqrt(width):.1g} times as much as the pre-training data"
     warn_user(
-        f"X is on another scale than the data of pre-training, so that the learned weights help "
+        f"X is on another scale than the pre-training data, so that the learned weights help "
         f"little: examples of X {how}. Fit the preprocessing once, and apply it to both: for "
         "example, the same StandardScaler before the initializer and the classifier"
     )

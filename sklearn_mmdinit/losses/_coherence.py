@@ -41,10 +41,10 @@ def coherence(H: torch.Tensor, separation: float = 2.0) -> torch.Tensor:
     :math:`C_{ij}` is the cosine similarity of :math:`h_i - \bar h` and :math:`h_j - \bar h`, where
     h are activations and :math:`\bar h` is their mean over the inputs. If no activation is
     negative, as after a ReLU, negative entries of the differences are first multiplied by 0.2. This
-    is the spectral contrastive loss [1]_; after a ReLU its features are hardly ever negative [2]_.
-    With the two ends of random walks on a graph as positive pairs, its minimiser describes the
-    clusters of the graph; a larger separation :math:`\rho` tells more of them apart. Two
-    augmentations of each example may serve as pairs instead.
+    is the spectral contrastive loss [1]_; after a ReLU the factor keeps the differences nearly
+    non-negative [2]_. With the two ends of random walks on a graph as positive pairs, its minimiser
+    describes the clusters of the graph; a larger separation :math:`\rho` tells more of them apart.
+    Two augmentations of each example may serve as pairs instead.
 
     Parameters
     ----------

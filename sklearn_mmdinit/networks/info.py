@@ -174,9 +174,9 @@ def _why_functional(module: nn.Module, X: torch.Tensor, sampler: str) -> str:
     if gram_layers(module) and X.is_floating_point():
         return ""
     why = (
-        "gram serves an MLP, or an nn.Sequential of nn.Linear, elementwise layers, "
-        "nn.BatchNorm1d and a first nn.Flatten, if its last layer is nn.Linear, each layer is "
-        "used once, none draws random numbers before the first nn.Linear, and X holds floats"
+        "gram needs an MLP, or an nn.Sequential of nn.Linear, elementwise layers, nn.BatchNorm1d "
+        "and perhaps nn.Flatten at the start. The last layer must be nn.Linear, no layer may occur "
+        "twice or draw random numbers before the first nn.Linear, and X must hold floats"
     )
     if has_hooks(module):
         why = "it has hooks, which the gram sampler would not call"

@@ -104,9 +104,9 @@ def _views_in(item: Any, n_views: int) -> Views:
             lambda v: f"{v.dtype} {[*v.shape]}" if torch.is_tensor(v) else type(v).__name__, item
         )
         raise TypeError(
-            f"data must give {valid}, got {got}. Let the Dataset return that, or the "
-            "DataLoader's collate_fn, such as lambda items: default_collate(items)['image'] where "
-            "examples are dicts"
+            f"data must give {valid}, got {got}. Change what the Dataset or the "
+            "DataLoader's collate_fn returns: for examples that are dicts, for instance, "
+            "collate_fn=lambda items: default_collate(items)['image']"
         )
     return tuple(view.detach() for view in views)
 
