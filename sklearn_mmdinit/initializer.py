@@ -113,8 +113,7 @@ class MMDInitializer(
     device : str, default="auto"
         Any of PyTorch's devices. "auto" takes CUDA where there is one.
     verbose : bool or int, default=False
-        Whether to show a progress bar, with the remaining time and the mean loss of the last 50 or
-        100 steps.
+        Whether to show a progress bar, with the remaining time and the last record of ``history_``.
     checkpoint : None, str or path-like, default=None
         A ``.safetensors`` file to which ``fit`` writes its training, at the end of a window of
         steps and at most once a minute. After a kill or an interrupt the same call goes on from
@@ -171,15 +170,14 @@ class MMDInitializer(
     coefs_, intercepts_ : list of ndarray
         Weights (n_in, n_out) and biases (n_out,) of each layer of an MLP.
     history_ : list of dict
-        One dict for each window of 100 steps, with coherence of 50: "step" is the step at which the
-        window ended. The other keys are means over the window: "loss" and the terms that were
-        computed, "uniformity", "degeneracy", "detachment" and "coherence". Without coherence theta0
-        is the parameters at the end of the window with the lowest loss; with coherence, at the end
-        of training, or at the end of the best window if the loss became NaN. The last window may
-        have fewer steps.
+        One dict for each epoch or, where an epoch has more than 100 steps (50 with coherence), for
+        each window of so many steps. "step" is the step at which it ended. The other keys are means
+        over it: "loss" and the terms that were computed, "uniformity", "degeneracy", "detachment"
+        and "coherence". The last one may have fewer steps.
     loss_curve_, best_loss_ : list of float, float
-        The "loss" of ``history_``, and the lowest of a complete window; without a complete
-        window, the only value of `loss_curve_`.
+        The "loss" of each record in ``history_``, and the lowest mean loss of a complete window.
+        Without coherence theta0 is the parameters at the end of that window; with coherence, at the
+        end of training, unless the loss became NaN.
     feature_mean_ : ndarray of shape (n_units,)
         Mean of the last hidden activations at theta0, over 2,048 rows of X if there are more.
     embedding_ : estimator or None
@@ -550,7 +548,7 @@ class MMDInitializer(
         self.why_functional_ = builder.info.why_functional
         self.history_ = state.history
         self.loss_curve_ = [record["loss"] for record in self.history_]
-        self.best_loss_ = min([state.best_loss, *self.loss_curve_[:1]])
+        self.best_loss_ = state.best_loss
         self.n_iter_ = state.n_epochs + (state.steps_in_epoch > 0)
         if builder.info.last_layer:
             rows = np.sort(permutation(state.seed, 0, len(X))[:_MEAN_ROWS])

@@ -68,8 +68,8 @@ def mmd_init_(
     Returns
     -------
     history : list of dict
-        Means of the loss and its terms for each window, which ends at "step". The last window may
-        have fewer steps.
+        Means of the loss and its terms for each epoch, or for each 50 or 100 steps of longer ones,
+        as ``MMDInitializer.history_`` describes them.
 
     Raises
     ------

@@ -117,8 +117,7 @@ def config(n_rows=60_000, **params):
 
 
 def planned_steps(levels, fewest):
-    state = State(0, None, history=[{"coherence": level} for level in levels])
-    return ByCoherence(fewest, 1500, 50).n_steps(state)
+    return ByCoherence(fewest, 1500, 50).n_steps(State(0, None, levels=levels))
 
 
 def test_the_rate_is_constant_and_falls_to_two_per_cent_over_the_last_third():

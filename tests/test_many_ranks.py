@@ -148,7 +148,7 @@ def test_a_wrapped_network_is_refused_with_what_to_write_instead():
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     try:
         wrapped = DistributedDataParallel(MLP(4, (3,), 2))
-        with pytest.raises(TypeError, match=r"then call DistributedDataParallel\(step\)\(X\)"):
+        with pytest.raises(TypeError, match=r"wrap it, and call wrapped\(X\)"):
             MMDObjective(4)(wrapped, torch.randn(8, 4))
         with pytest.raises(TypeError, match="not wrapped"):
             MMDInitializer(module=wrapped, max_iter=1).fit(np.eye(4))

@@ -355,7 +355,7 @@ def test_gram_refuses_what_it_does_not_serve(name):
     make, X = REFUSED[name]
     module = seeded(make)
     assert gram_layers(module) == []
-    why = "it has hooks" if name in ("hooked", "hooks of gradients") else "gram serves an MLP"
+    why = "it has hooks" if name in ("hooked", "hooks of gradients") else "gram needs an MLP"
     with pytest.raises(ValueError, match=rf"sampler='gram' cannot perturb .*{why}"):
         inspect_module(module, torch.from_numpy(X), "gram")
 

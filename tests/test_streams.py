@@ -186,7 +186,7 @@ def test_a_stream_without_end_is_learned_from_until_coherence_stops_falling(wind
     params = ALONE | {"coherence": "auto", "views": 2, "max_iter": "auto"}
     data = DataLoader(Unsized(endless), batch_size=None)
     # More epochs would not make a longer training of a stream whose first one never ends.
-    with pytest.warns(ConvergenceWarning, match="try max_iter=1 with a loader that has a length"):
+    with pytest.warns(ConvergenceWarning, match="try max_iter=1 and a loader with a __len__ of"):
         assert learned(data, perceptron(), **params)[0][-1]["step"] >= 2900
 
 
@@ -367,7 +367,7 @@ NO_STREAM = {
     "a DataLoader, got a generator": (x for x in IMAGES.split(16)),
     "or a DataLoader, got a _Single": iter(DataLoader(IMAGES, 16)),
     r"dict_values;.* DataLoader\(dataset, batch_size=None": {0: IMAGES[:16]}.values(),
-    r"got {'image': 'torch.float32 \[1, 1, 8, 8\]'}.*collate_fn, such as": DataLoader(
+    r"got {'image': 'torch.float32 \[1, 1, 8, 8\]'}.*collate_fn returns": DataLoader(
         [{"image": IMAGES[0]}]
     ),
     r"got \[{'image': 'torch.float32 .*'}, 'torch.int64": DataLoader([({"image": IMAGES[0]}, 0)]),

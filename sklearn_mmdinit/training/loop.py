@@ -95,64 +95,70 @@ def train(
 
     Changes the network and the state in place. On a CPU, training that stops and goes on equals
     uninterrupted training, bit for bit. `keep` gets a copy of the state at the end of each window,
-    and `callback` the record of the window and a copy of the network. `autocast` is the precision
-    in which the network computes; None: its own. If the loss or the weights are not finite,
-    training stops and goes back to the best window, with a ConvergenceWarning; before the first
-    window has ended, a ValueError is raised.
+    and `callback` each record and a copy of the network. `autocast` is the precision in which the
+    network computes; None: its own.  If the loss or the weights are not finite, training stops and
+    goes back to the best window, with a ConvergenceWarning; before the first window has ended, a
+    ValueError is raised.
     """
     info, device = builder.info, next(network.parameters()).device
-    optimizer = _adam(network, config, state, device)
+    # Recorded steps read the rate on the device, where Adam takes it in float32.
+    dtype = torch.float64 if device.type == "cpu" else torch.float32
+    rate = torch.empty((), dtype=dtype, device=device)
+    optimizer = _adam(network, rate, state)
     step = partial(_step, network, info, optimizer, config, autocast)
     state.steps_an_epoch = state.steps_an_epoch or batches.steps_an_epoch
     schedule = config.schedule
     n_steps = schedule.n_steps(state)
     if state.is_stopped or schedule.is_over(state, n_steps):
         return
-    is_long = n_steps - state.step >= _WORTH_RECORDING
-    random, recorded = StepRandom(state.seed, device), None
-    if device.type == "cuda" and is_long and not info.stateful:
-        recorded = RecordedStep(step, state.seed, device)
-    sums, n_summed = torch.zeros(len(config.term_names), dtype=torch.float32, device=device), 0
+    is_worth_it = device.type == "cuda" and n_steps - state.step >= _WORTH_RECORDING
+    recorded = is_worth_it and not info.stateful and RecordedStep(step, state.seed, device)
+    random = StepRandom(state.seed, device)
+    sums = torch.zeros(len(config.term_names), dtype=torch.float32, device=device)
+    n_summed, in_window = 0, np.zeros(1 + len(sums))
     desc = "pre-training" + f", continued at step {state.step:,}" * (state.step > 0)
     bar = progress_bar(verbose, desc=desc, unit="step", initial=state.step)
     with training_threads(network, info, config, device), bar:
         place = state.n_epochs, state.steps_in_epoch, state.step
         for batch, ends_epoch in batches.from_(*place, device):
             factor = rate_factor(state.step, n_steps) if config.coherence else 1.0
-            _set_rate(optimizer, factor * config.learning_rate_init)
-            if recorded is not None:
-                terms = recorded(batch, state.step)
-            else:
-                terms = step(batch, random.at(state.step))
+            rate.fill_(factor * config.learning_rate_init)
+            terms = recorded(batch, state.step) if recorded else step(batch, random.at(state.step))
             if state.step == 0:
                 state.first_loss = float(terms[0])
-            sums += terms
-            n_summed += 1
+            sums, n_summed = sums.add_(terms), n_summed + 1
             state.end_step(ends_epoch)
             bar.update()
             if ends_epoch:
                 n_steps = schedule.n_steps(state)
-            ends_window = state.step % config.window == 0
-            if not (ends_window or schedule.is_over(state, n_steps)):
+            is_over, ends_window = schedule.is_over(state, n_steps), state.step % config.window == 0
+            is_short = 0 < state.steps_an_epoch < config.window
+            ends_record = is_over or (ends_epoch if is_short else ends_window)
+            if not (ends_record or ends_window):
                 continue  # reading the sums would wait for the GPU
-            totals = sums.cpu().numpy().astype(np.float64)
+            totals = np.array([n_summed, *sums.tolist()])
             # A gradient can be NaN although the loss is finite. One check is enough for all steps
             # since the check before, because a NaN stays.
-            if not (np.isfinite(totals[0]) and learned_is_finite(network)):
+            if not (np.isfinite(totals[1]) and learned_is_finite(network)):
                 state.fall_back(n_summed, config.learning_rate_init)
                 return
-            means = dict(zip(config.term_names, (totals / n_summed).tolist(), strict=True))
-            theta0, moments = builder.theta0_of(network), _moments(network, optimizer)
-            state.end_window(means, theta0, moments, is_whole=n_summed == config.window)
-            sums, n_summed = torch.zeros_like(sums), 0
-            n_steps = schedule.n_steps(state)
-            bar.total = n_steps
-            bar.set_postfix({n: f"{mean:.4f}" for n, mean in means.items()}, refresh=False)
-            if callback is not None:
+            sums, n_summed, in_window = sums.zero_(), 0, in_window + totals
+            state.add(totals, config.term_names if ends_record else ())
+            if ends_record:
+                bar.set_postfix(dict([*state.history[-1].items()][1:]), refresh=False)
+            if ends_record and callback is not None:
+                copy = builder.module_at(builder.theta0_of(network)).eval()
                 with torch.enable_grad():  # undoes its set_grad_enabled
-                    answer = callback(dict(state.history[-1]), builder.module_at(theta0).eval())
+                    answer = callback(dict(state.history[-1]), copy)
                 is_bool = getattr(answer, "dtype", type(answer)) in (bool, torch.bool)
                 state.is_stopped = is_bool and bool(answer)
+            if not (ends_window or is_over or state.is_stopped):
+                continue
+            state.end_window(
+                in_window, config.window, builder.theta0_of(network), _moments(network, optimizer)
+            )
+            in_window, n_steps = np.zeros_like(in_window), schedule.n_steps(state)
+            bar.total = n_steps
             if keep is not None:
                 keep(state.copied())
             if state.is_stopped or schedule.is_over(state, n_steps):
@@ -171,15 +177,6 @@ def mean_loss(
         for step, batch in enumerate(batches.mini_batches(order, first_step, device), first_step):
             total += float(loss_terms(network, info, batch, random.at(step), config)[0])
     return total / n_steps
-
-
-def _set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
-    """Set the learning rate of the next step."""
-    for group in optimizer.param_groups:
-        if isinstance(group["lr"], torch.Tensor):
-            group["lr"].fill_(rate)
-        else:
-            group["lr"] = rate
 
 
 def _step(
@@ -209,22 +206,18 @@ def _step(
     return terms.detach()
 
 
-def _adam(
-    network: nn.Module, config: Config, state: State, device: torch.device
-) -> torch.optim.Adam:
-    """Adam over a network, with the moments that the state kept."""
-    lr: Any = config.learning_rate_init
-    on_gpu = device.type == "cuda"
-    if on_gpu:  # a recorded step reads the rate from the GPU
-        lr = torch.tensor(lr, dtype=torch.float32, device=device)
-    optimizer = torch.optim.Adam(network.parameters(), lr, fused=True, capturable=on_gpu)
+def _adam(network: nn.Module, rate: torch.Tensor, state: State) -> torch.optim.Adam:
+    """Adam over a network, with the moments that the state kept; it reads the rate in each step."""
+    optimizer = torch.optim.Adam(network.parameters(), rate, fused=True, capturable=rate.is_cuda)
     for name, parameter in network.named_parameters():
         if parameter.requires_grad:
             # Adam skips parameters whose gradient is None, and would begin their moments later.
             parameter.grad = torch.zeros_like(parameter)
         if name in state.moments:
             dtype = parameter.dtype
-            moments = (torch.tensor(m, device=device, dtype=dtype) for m in state.moments[name])
+            moments = (
+                torch.tensor(m, device=rate.device, dtype=dtype) for m in state.moments[name]
+            )
             optimizer.state[parameter] = {
                 "step": torch.tensor(state.step, dtype=torch.float32, device=parameter.device),
                 **dict(zip(_MOMENTS, moments, strict=True)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -27,8 +27,10 @@ class State:
     n_epochs: int = 0  # epochs that have ended
     steps_in_epoch: int = 0  # steps of the unfinished epoch
     steps_an_epoch: int = 0  # of the last epoch, or an estimate; 0: not known
-    # Means of the terms over each window of steps, and the step at which it ended.
+    # Means of the terms over each epoch or window of steps, and the step at which it ended.
     history: list[dict[str, float]] = field(default_factory=list)
+    unrecorded: list[float] = field(default_factory=list)  # steps since then, and sums of the terms
+    levels: list[float] = field(default_factory=list)  # of windows: means of the last term, L_coh
     first_loss: float = math.inf  # of the first mini-batch, before its step
     best: Theta0 | None = None
     best_loss: float = math.inf
@@ -41,14 +43,21 @@ class State:
             self.steps_an_epoch, self.steps_in_epoch = self.steps_in_epoch, 0
             self.n_epochs += 1
 
-    def end_window(
-        self, means: Mapping[str, float], current: Theta0, moments: Moments, is_whole: bool
-    ) -> None:
-        """Record the means over a window; only a whole window may be the best one."""
-        self.history.append({"step": self.step, **means})
+    def add(self, totals: np.ndarray, names: Sequence[str]) -> None:
+        """Add a number of steps and the sums of their terms; with the names, record their means."""
+        n, *sums = totals + np.array(self.unrecorded or [0.0] * len(totals))
+        self.unrecorded = [] if names else [n, *sums]
+        if names:
+            means = (float(total / n) for total in sums)
+            self.history.append({"step": self.step, **dict(zip(names, means, strict=True))})
+
+    def end_window(self, totals: np.ndarray, size: int, current: Theta0, moments: Moments) -> None:
+        """Keep what goes on from here; only the first window may be best without `size` steps."""
+        n, loss, level = totals[[0, 1, -1]]
         self.current, self.moments = current, moments
-        if is_whole and means["loss"] < self.best_loss:
-            self.best, self.best_loss = current, means["loss"]
+        self.levels.append(float(level / n))
+        if loss / n < self.best_loss and (n == size or self.best is None):
+            self.best, self.best_loss = current, float(loss / n)
 
     def fall_back(self, n_dropped: int, learning_rate: float) -> None:
         """Drop the last steps, take the weights of the best window; an error without one."""
@@ -64,11 +73,6 @@ class State:
         self.n_epochs, self.steps_in_epoch = divmod(self.step, self.steps_an_epoch or self.step + 1)
         self.current = self.best
 
-    @property
-    def levels(self) -> list[float]:
-        """Means of L_coh over the windows."""
-        return [record["coherence"] for record in self.history if "coherence" in record]
-
     def copied(self) -> State:
         """A copy that does not change when training goes on with the original."""
-        return replace(self, history=list(self.history))
+        return replace(self, history=[*self.history], levels=[*self.levels])

@@ -134,8 +134,8 @@ def test_the_grid_has_every_run_and_the_curve_is_the_history_of_its_initializer(
     cells = [(r["squared_scale"], r["degeneracy_weight"], r["run"]) for r in results["records"]]
     assert cells == [(0.5, 0.4, 0), (2.0, 0.4, 0), (0.5, 0.4, 1), (2.0, 0.4, 1)]
     initializer = fitted(perturbation_scale=2.0**0.5, random_state=1)
-    assert results["records"][3]["steps"] == [80]
-    expected = [window["uniformity"] for window in initializer.history_]
+    assert results["records"][3]["steps"] == [40, 80]
+    expected = [record["uniformity"] for record in initializer.history_]
     assert results["records"][3]["uniformity"] == pytest.approx(expected)
 
 
