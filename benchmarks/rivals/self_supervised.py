@@ -13,10 +13,10 @@ from typing import Any, Self
 
 import numpy as np
 import torch
+from pytorch_metric_learning.losses import VICRegLoss
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.preprocessing import normalize
 from torch import nn
-from torch.nn.functional import mse_loss, relu
 
 from rivals.from_views import nt_xent, optimise
 from sklearn_mmdinit import MLP
@@ -26,20 +26,9 @@ from sklearn_mmdinit.training.minibatches import RowBatches
 
 
 def vicreg(Z: torch.Tensor, covariance: float = 1.0) -> torch.Tensor:
-    """Of views Z (2 n, width), the first ones and then the second, which are to be alike.
-
-    Each output has a standard deviation of 1 at least, and is not correlated with the others.
-    """
+    """VICReg of views Z (2 n, width), the first ones and then the second."""
     first, second = Z.chunk(2)
-    loss = 25.0 * mse_loss(first, second)
-    for view in (first, second):
-        centred = view - view.mean(dim=0)
-        C = centred.T @ centred / (len(view) - 1)
-        variances = C.diagonal()
-        others = C.square().sum() - variances.square().sum()
-        loss = loss + 12.5 * relu(1.0 - (variances + 1e-4).sqrt()).mean()
-        loss = loss + covariance * others / len(C)
-    return loss
+    return VICRegLoss(covariance_v=covariance)(first, ref_emb=second)
 
 
 # The loss of outputs of a head and a number that is chosen; the width of these outputs.

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from pytorch_metric_learning.losses import NTXentLoss, SelfSupervisedLoss
 from sklearn.datasets import load_digits
 
 import report
@@ -11,6 +12,7 @@ from reporting.results import Library
 from reporting.tables import build_table
 from reporting.task_tables import wide_of
 from results_stand_in import records, status_of, task_results, written
+from rivals.from_views import nt_xent
 from rivals.self_supervised import LOSSES, PairLearner, vicreg
 from sklearn_mmdinit import Coherence, MMDInitializer, OrientedGradients
 
@@ -27,6 +29,13 @@ def test_vicreg_by_hand():
     covariances = 2 * (2.0**2 + 2.0**2) / 2
     loss = vicreg(torch.cat([alike, alike + 2.0]), covariance=3.0)
     assert float(loss) == pytest.approx(3.0 * covariances + 25.0 * 2.0**2)
+
+
+@pytest.mark.parametrize("temperature", [0.1, 2.0])
+def test_nt_xent_is_that_of_another_library(temperature):
+    Z = torch.randn(24, 5, generator=torch.Generator().manual_seed(0))
+    theirs = SelfSupervisedLoss(NTXentLoss(temperature))(*Z.chunk(2))
+    assert float(nt_xent(Z, temperature)) == pytest.approx(float(theirs), rel=1e-5)
 
 
 @pytest.mark.parametrize("name", LOSSES)
