@@ -223,8 +223,8 @@ def check_augmentation(
     if not has_graph(coherence) and torch.equal(*pairs.chunk(2)):
         raise ValueError(
             "n_neighbors=0 needs a random augmentation, but augmentation="
-            f"{shortened(repr(augmentation))} gave the same twice: pass one such as "
-            "RandomView(), in training mode. With views=2 leave n_neighbors=0 out"
+            f"{shortened(repr(augmentation))} gave the same twice: pass a random one, such "
+            "as RandomView(), that is in training mode. With views=2 leave n_neighbors=0 out"
         )
 
 

@@ -156,8 +156,8 @@ class MMDInitializer(
         Weights of the paper's three terms, L_uni, L_sd (the paper's :math:`\lambda`) and L_iod (its
         :math:`\xi`). "auto": the paper's 1, 0.4 and 1; all 0 with coherence, where the terms would
         take most of the time and add nothing with ``fine_tuning="head-first"``. L_uni sums nine
-        kernels, as the paper's text says. The paper's figures on dead neurons agree better with
-        their mean, ``uniformity_weight=1 / 9``. If all weights are 0, none of the terms is
+        kernels, as the paper's text says. What the paper reports on dead neurons fits the mean of
+        the kernels better: ``uniformity_weight=1 / 9``. If all weights are 0, none of the terms is
         computed.
     **module__params : dict
         ``module__<name>``: arguments of the class in `module`.
@@ -170,10 +170,10 @@ class MMDInitializer(
     coefs_, intercepts_ : list of ndarray
         Weights (n_in, n_out) and biases (n_out,) of each layer of an MLP.
     history_ : list of dict
-        One dict for each epoch or, where an epoch has more than 100 steps (50 with coherence), for
-        each window of so many steps. "step" is the step at which it ended. The other keys are means
-        over it: "loss" and the terms that were computed, "uniformity", "degeneracy", "detachment"
-        and "coherence". The last one may have fewer steps.
+        One dict for each epoch or, if an epoch has more than 100 steps (50 with coherence), for
+        each window of 100 (50) steps. "step" is the step at which it ended. The other keys are
+        means over it: "loss" and the terms that were computed, "uniformity", "degeneracy",
+        "detachment" and "coherence". The last one may have fewer steps.
     loss_curve_, best_loss_ : list of float, float
         The "loss" of each record in ``history_``, and the lowest mean loss of a complete window.
         Without coherence theta0 is the parameters at the end of that window; with coherence, at the
@@ -456,7 +456,7 @@ class MMDInitializer(
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Examples on the scale that theta0 was learned on. A warning reports another scale.
+            Examples on the scale that theta0 was learned on; a different scale gives a warning.
 
         Returns
         -------

@@ -93,12 +93,12 @@ def mmd_init_(
     The module is inspected on the first 2,048 examples, or on fewer if they are large. The scale
     of the data is measured on them too.
 
-    With a coherence, a step takes a whole mini-batch of a streamed loader. Mini-batches smaller
-    than the largest among those first examples are skipped. In streaming, ``coherence.batch_size``
-    is used only for an IterableDataset without a DataLoader. The paper's terms use the first
-    ``batch_size`` examples of each mini-batch. Without a coherence, each mini-batch is split into
-    mini-batches of ``batch_size``, and incomplete ones are skipped. Let the loader shuffle, so that
-    each epoch skips other examples.
+    With a coherence, a step takes a whole mini-batch of a streamed loader. A mini-batch is skipped
+    if it is smaller than the largest of those that were read for the inspection. In streaming,
+    ``coherence.batch_size`` is used only for an IterableDataset without a DataLoader. The paper's
+    terms use the first ``batch_size`` examples of each mini-batch. Without a coherence, each
+    mini-batch is split into mini-batches of ``batch_size``, and incomplete ones are skipped. Let
+    the loader shuffle, so that each epoch skips other examples.
 
     The loader decides order, shuffling, workers and augmentation. While it is read, the global
     generators of PyTorch, Python and NumPy, and the loader's own, are seeded from `random_state`;

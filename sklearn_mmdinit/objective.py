@@ -55,9 +55,9 @@ class MMDTerms(NamedTuple):
 class MMDObjective(nn.Module):
     r"""The pre-training loss of Lee & Cho (2023) for any module, for training loops of your own.
 
-    The final loss of Lee & Cho, :math:`L = L_{uni} + \lambda L_{sd} + \xi L_{iod}`, at the
-    parameters that the module has. Each call draws K networks around the module, and each predicts
-    the whole mini-batch. The defaults are the paper's values.
+    The complete loss of Lee & Cho, :math:`L = L_{uni} + \lambda L_{sd} + \xi L_{iod}`, at the
+    current parameters of the module. Each call draws K networks around the module, and each
+    predicts the whole mini-batch. The defaults are the paper's values.
 
     Parameters
     ----------

@@ -373,9 +373,9 @@ def _yiq(dtype: torch.dtype, device: torch.device) -> tuple[torch.Tensor, torch.
 class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     r"""HOG features, histograms of oriented gradients [1]_, for ``Coherence(embedding=)``.
 
-    An image is cut into square cells. The histogram :math:`h` of a cell adds up the norms of the
-    gradients of the pixels near it, each shared by the two nearest of ``n_orientations``
-    directions. It is then normalized, so that faint edges count as much as strong ones,
+    An image is cut into square cells. The histogram :math:`h` of a cell adds up the gradient norms
+    of the pixels near it, each split between the two nearest of ``n_orientations`` directions. It
+    is then normalized, so that faint edges count as much as strong ones,
 
     .. math:: h / (\lVert h \rVert + \text{floor} \cdot m)
 

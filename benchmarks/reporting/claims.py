@@ -101,7 +101,8 @@ def _row(claim: Claim, library: Library) -> list[str]:
     own, means = accuracies[claim.method], accuracies.mean()
     n = several([len(accuracies)], accuracies.index.names[-1])
     row = [f"[{claim.words}](report/{claim.page})", n, f"{means[claim.method]:.1f}"]
-    for name, words in ((best, f" ({best.removeprefix('rival/')})"), (fresh, "")):
+    shown = best.removeprefix("rival/").replace(", 20", "")  # without an inverse temperature
+    for name, words in ((best, f" ({shown})"), (fresh, "")):
         if not name:
             row += ["-", "-"]
             continue

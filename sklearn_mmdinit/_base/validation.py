@@ -312,7 +312,7 @@ def warn_if_another_scale(X: Any, mean: np.ndarray | None, spread: np.ndarray | 
     distances = [np.square(block - mean)[:, squares > 0].sum(axis=1) for block in _blocks(X)]
     far = float(np.median(np.concatenate(distances)) / squares.sum())
     if far > _FAR:
-        how = f"lie {math.sqrt(far):.2g} times as far from its mean as its own examples"
+        how = f"are {math.sqrt(far):.2g} times too far from the pre-training mean"
     else:
         # Columns that do not vary in X are left out too: a rare category may be missing there.
         n, (means, variances) = X.shape[0], mean_and_variance(X)
@@ -325,9 +325,9 @@ def warn_if_another_scale(X: Any, mean: np.ndarray | None, spread: np.ndarray | 
         width = float(variance / total * n / (n - 1))
         if distance >= _LEAST_DISTANCE or width >= _LEAST_WIDTH:
             return
-        how = f"vary {math.sqrt(width):.1g} times as much as the pre-training data"
+        how = f"vary {math.sqrt(width):.1g} times as much as the pre-training examples"
     warn_user(
-        f"X is on another scale than the pre-training data, so that the learned weights help "
+        "X is on another scale than the pre-training examples, so the learned weights help "
         f"little: examples of X {how}. Fit the preprocessing once, and apply it to both: for "
         "example, the same StandardScaler before the initializer and the classifier"
     )

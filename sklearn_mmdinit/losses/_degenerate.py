@@ -20,8 +20,8 @@ _TINY = 1e-12
 def degeneracy(P: torch.Tensor) -> torch.Tensor:
     r"""Penalty for networks that do not use all classes (L_sd).
 
-    For each network: the mean distance of its predictions f to the one-hot vector :math:`v_i` that
-    is farthest, less :math:`1/\sqrt d`; never below 0,
+    For each network: the mean distance from its predictions f to the farthest one-hot vector
+    :math:`v_i`, minus :math:`1/\sqrt d`, but not below 0,
 
     :math:`E_\epsilon [\max\{\max_i E_x \|v_i - f_\epsilon(x)\|, 1/\sqrt d\} - 1/\sqrt d]`.
 

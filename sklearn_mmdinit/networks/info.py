@@ -176,7 +176,7 @@ def _why_functional(module: nn.Module, X: torch.Tensor, sampler: str) -> str:
     why = (
         "gram needs an MLP, or an nn.Sequential of nn.Linear, elementwise layers, nn.BatchNorm1d "
         "and perhaps nn.Flatten at the start. The last layer must be nn.Linear, no layer may occur "
-        "twice or draw random numbers before the first nn.Linear, and X must hold floats"
+        "twice, none before the first nn.Linear may draw random numbers, and X must hold floats"
     )
     if has_hooks(module):
         why = "it has hooks, which the gram sampler would not call"

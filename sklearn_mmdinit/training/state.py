@@ -63,8 +63,8 @@ class State:
         """Drop the last steps, take the weights of the best window; an error without one."""
         message = (
             "Pre-training stopped: the loss or the weights became NaN or infinite after step "
-            f"{self.step - n_dropped}; look for NaN in the data and what an augmentation returns, "
-            f"try a smaller learning_rate_init than {learning_rate}, or standardize X"
+            f"{self.step - n_dropped}; look for NaN in the data and in what an augmentation "
+            f"returns, try a smaller learning_rate_init than {learning_rate}, or standardize X"
         )
         if self.best is None:
             raise ValueError(message)
