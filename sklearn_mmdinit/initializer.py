@@ -120,8 +120,8 @@ class MMDInitializer(
         there. On a CPU the result is then bit for bit that of a training without interruption. A
         file written with other rows, parameters or initial weights raises an error, so each ``fit``
         of a search needs a file of its own. A loader is recognised by its length and first
-        examples, a module by its class and weights, a function by its code. After other changes of
-        your code, use another file. A checkpoint needs a `random_state`.
+        examples, a module by its class and weights, a function by its code. Other changes of your
+        code are not noticed: after them, use another file. A checkpoint needs a `random_state`.
     warm_start : bool, default=False
         Whether ``fit`` of a fitted initializer starts at its theta0, for example when new rows
         have arrived. The learning rate schedule, the optimizer and the graph are new. The network
@@ -173,11 +173,12 @@ class MMDInitializer(
         One dict for each epoch or, if an epoch has more than 100 steps (50 with coherence), for
         each window of 100 (50) steps. "step" is the step at which it ended. The other keys are
         means over it: "loss" and the terms that were computed, "uniformity", "degeneracy",
-        "detachment" and "coherence". The last one may have fewer steps.
+        "detachment" and "coherence". The last dict may be of fewer steps.
     loss_curve_, best_loss_ : list of float, float
-        The "loss" of each record in ``history_``, and the lowest mean loss of a complete window.
-        Without coherence theta0 is the parameters at the end of that window; with coherence, at the
-        end of training, unless the loss became NaN.
+        The "loss" of each dict in ``history_``; and the lowest mean loss of a window of 100 steps
+        (50 with coherence), or of the training if it is shorter. Without coherence theta0 is the
+        parameters at the end of that window; with coherence, at the end of training, unless the
+        loss became NaN.
     feature_mean_ : ndarray of shape (n_units,)
         Mean of the last hidden activations at theta0, over 2,048 rows of X if there are more.
     embedding_ : estimator or None
@@ -557,7 +558,7 @@ class MMDInitializer(
         self.converged_ = None if config.coherence is None else self._judged(state)
         loss, where = self.best_loss_, "in the best window"
         if config.coherence and self.history_:
-            loss, where = self.loss_curve_[-1], "in the last window"
+            loss, where = self.loss_curve_[-1], "at the end"
         remedy = ""
         if self.history_ and self.history_[-1].get("detachment", 0.0) > _DROWNS:
             remedy = (

@@ -90,7 +90,7 @@ class Start:
 
     def build(self) -> nn.Module:
         """A new module at theta0, to be trained."""
-        module = self.factory.build_to_train()
+        module = self.factory.build().float()
         set_theta0_(module, self.theta0)
         return module
 

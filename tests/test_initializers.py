@@ -231,6 +231,14 @@ def test_a_training_that_diverges_later_leaves_the_best_window(diverge, coherenc
     assert all(map(torch.equal, init.to_module().parameters(), weights[6]))
 
 
+def test_a_training_reads_no_memory_that_it_has_not_written():
+    torch.use_deterministic_algorithms(True)  # fills new memory with NaN
+    try:
+        assert np.isfinite(tiny().fit(X).best_loss_)
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
 def test_a_loss_that_ends_far_above_where_it_began_is_a_warning(window):
     window(2 * STEPS)
     with pytest.warns(ConvergenceWarning, match="in the best window.*smaller learning"):

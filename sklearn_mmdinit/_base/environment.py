@@ -129,7 +129,7 @@ def learned_is_finite(module: torch.nn.Module) -> bool:
     """Whether trained parameters have finite squares, and running statistics are finite."""
     finite = [p.abs() < 1.8e19 for p in module.parameters() if p.requires_grad]
     finite += [b.isfinite() for name, b in module.named_buffers() if "running_" in name]
-    return all(bool(values.all()) for values in finite)
+    return not finite or bool(torch.stack([values.all() for values in finite]).all())
 
 
 def progress_bar(verbose: bool | int, **options: Any) -> Any:

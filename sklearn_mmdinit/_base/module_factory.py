@@ -75,10 +75,6 @@ class ModuleFactory:
         module.zero_grad()
         return module
 
-    def build_to_train(self) -> nn.Module:
-        """A new module in single precision."""
-        return self.build().float()
-
 
 def keywords_of(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments of the module's class, among the parameters of an estimator."""

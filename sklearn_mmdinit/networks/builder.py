@@ -35,8 +35,8 @@ class NetworkBuilder:
 
     @classmethod
     def of(cls, factory: ModuleFactory, X: np.ndarray) -> tuple[NetworkBuilder, nn.Module, Theta0]:
-        """Build a module, inspect a copy by a pass on four rows of X; with its random weights."""
-        module = factory.build_to_train().cpu()
+        """Build a module and inspect a copy on four rows of X; also returns its random weights."""
+        module = factory.build().float().cpu()
         fresh, integers = fresh_theta0(factory, module, X.shape[1:]), needs_integers(module)
         pretraining_mode_(module)
         info = inspect_module(module, to_tensor(X[:N_EXAMPLES], integers))
@@ -54,7 +54,7 @@ class NetworkBuilder:
 
     def network_at(self, theta0: Theta0, device: str | torch.device) -> nn.Module:
         """A module at theta0 in the precision and the mode of pre-training."""
-        module = self.factory.build_to_train()  # in float32 first: float16 would round theta0
+        module = self.factory.build().float()  # in float32 first: float16 would round theta0
         put_arrays_(module, theta0.arrays)
         pretraining_mode_(module)
         return module.to(device)
@@ -141,7 +141,7 @@ def fresh_theta0(factory: ModuleFactory, module: nn.Module, input_shape: tuple[i
 
 def module_to_train(factory: ModuleFactory, X: Any) -> tuple[nn.Module, Theta0]:
     """For fine-tuning on rows X (n, ...): a new module of the factory, and its weights."""
-    module = factory.build_to_train()
+    module = factory.build().float()
     rows = X[:N_EXAMPLES].toarray() if issparse(X) else X[:N_EXAMPLES]
     fresh = fresh_theta0(factory, module, rows.shape[1:])
     examples = to_tensor(rows, needs_integers(module))

@@ -35,7 +35,7 @@ class ModuleInfo:
     by_vmap: bool = True  # False: one network after the other
     n_activations: int = 0  # values that a pass computes for one example
     last_layer: str = ""  # the linear layer that returns the logits; "": none
-    head: tuple[str, ...] = ()  # names of its parameters; empty if another layer shares one
+    head: tuple[str, ...] = ()  # names of its parameters; empty if shared or frozen
     stateful: bool = False  # whether a pass sets attributes of the module, or runs a user's hooks
 
 

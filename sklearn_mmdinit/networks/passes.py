@@ -176,8 +176,8 @@ def jacobian_norms(
     """Norms (B, d, L) of the rows of the Jacobians of the logits at theta0.
 
     The Jacobians are with respect to the input and to each pre-activation before the logits: the
-    output of a layer in TAPPED, or of the normalization right after it, if it has a row an example.
-    Batch normalization uses `statistics`, those of X. The Jacobians treat them as
+    output of a layer in TAPPED, or of the normalization right after it, if that output has one row
+    for each example. Batch normalization uses `statistics`, those of X. The Jacobians treat them as
     constants, but gradients of the norms flow through them.
     """
     differentiable = torch.is_grad_enabled()

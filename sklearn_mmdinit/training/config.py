@@ -30,7 +30,7 @@ _COHERENT = {
 # and the most are the second limit.
 _ROWS_FOR_EACH_STEP, _FEWEST, MOST_STEPS = 20, 225, 3000
 
-# Steps over which the terms are averaged.
+# Steps whose means decide when the rate falls and which weights are best.
 _WINDOW, _COHERENT_WINDOW = 100, 50
 
 # Weight of L_coh beside the paper's terms. Without them it only scales the loss.
@@ -78,7 +78,7 @@ class Config:
 
     @property
     def window(self) -> int:
-        """Steps over which the terms are averaged."""
+        """Steps whose means decide when the rate falls and which weights are best."""
         return _COHERENT_WINDOW if self.coherence else _WINDOW
 
     @property

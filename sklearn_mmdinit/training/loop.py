@@ -94,16 +94,16 @@ def train(
     """Train a network at ``state.current`` until its schedule is over.
 
     Changes the network and the state in place. On a CPU, training that stops and goes on equals
-    uninterrupted training, bit for bit. `keep` gets a copy of the state at the end of each window,
-    and `callback` each record and a copy of the network. `autocast` is the precision in which the
-    network computes; None: its own.  If the loss or the weights are not finite, training stops and
-    goes back to the best window, with a ConvergenceWarning; before the first window has ended, a
-    ValueError is raised.
+    uninterrupted training, bit for bit. `keep` gets a copy of the state at the end of each window
+    and of the training, and `callback` each record and a copy of the network.  `autocast` is the
+    precision in which the network computes; None: its own.  If the loss or the weights are not
+    finite, training stops and goes back to the best window, with a ConvergenceWarning; before the
+    first window has ended, a ValueError is raised.
     """
     info, device = builder.info, next(network.parameters()).device
     # Recorded steps read the rate on the device, where Adam takes it in float32.
     dtype = torch.float64 if device.type == "cpu" else torch.float32
-    rate = torch.empty((), dtype=dtype, device=device)
+    rate = torch.zeros((), dtype=dtype, device=device)
     optimizer = _adam(network, rate, state)
     step = partial(_step, network, info, optimizer, config, autocast)
     state.steps_an_epoch = state.steps_an_epoch or batches.steps_an_epoch
@@ -132,7 +132,7 @@ def train(
             if ends_epoch:
                 n_steps = schedule.n_steps(state)
             is_over, ends_window = schedule.is_over(state, n_steps), state.step % config.window == 0
-            is_short = 0 < state.steps_an_epoch < config.window
+            is_short = 0 < max(state.steps_an_epoch, state.steps_in_epoch) < config.window
             ends_record = is_over or (ends_epoch if is_short else ends_window)
             if not (ends_record or ends_window):
                 continue  # reading the sums would wait for the GPU
@@ -145,10 +145,10 @@ def train(
             sums, n_summed, in_window = sums.zero_(), 0, in_window + totals
             state.add(totals, config.term_names if ends_record else ())
             if ends_record:
-                bar.set_postfix(dict([*state.history[-1].items()][1:]), refresh=False)
+                bar.set_postfix(state.history[-1], refresh=False)
             if ends_record and callback is not None:
                 copy = builder.module_at(builder.theta0_of(network)).eval()
-                with torch.enable_grad():  # undoes its set_grad_enabled
+                with torch.enable_grad():  # undoes a set_grad_enabled of the callback
                     answer = callback(dict(state.history[-1]), copy)
                 is_bool = getattr(answer, "dtype", type(answer)) in (bool, torch.bool)
                 state.is_stopped = is_bool and bool(answer)
@@ -161,7 +161,7 @@ def train(
             bar.total = n_steps
             if keep is not None:
                 keep(state.copied())
-            if state.is_stopped or schedule.is_over(state, n_steps):
+            if state.is_stopped or is_over:
                 return
 
 

@@ -52,7 +52,7 @@ class State:
             self.history.append({"step": self.step, **dict(zip(names, means, strict=True))})
 
     def end_window(self, totals: np.ndarray, size: int, current: Theta0, moments: Moments) -> None:
-        """Keep what goes on from here; only the first window may be best without `size` steps."""
+        """Keep what training continues from. A shorter window is best only if it is the first."""
         n, loss, level = totals[[0, 1, -1]]
         self.current, self.moments = current, moments
         self.levels.append(float(level / n))
@@ -70,7 +70,6 @@ class State:
             raise ValueError(message)
         warn_user(f"{message}. The weights of the best window are kept", ConvergenceWarning)
         self.step -= n_dropped
-        self.n_epochs, self.steps_in_epoch = divmod(self.step, self.steps_an_epoch or self.step + 1)
         self.current = self.best
 
     def copied(self) -> State:

@@ -13,7 +13,7 @@ from reporting.tables import build_table
 from reporting.task_tables import wide_of
 from results_stand_in import records, status_of, task_results, written
 from rivals.from_views import nt_xent
-from rivals.self_supervised import LOSSES, PairLearner, vicreg
+from rivals.self_supervised import PairLearner, vicreg
 from sklearn_mmdinit import Coherence, MMDInitializer, OrientedGradients
 
 TINY = ["--dataset=digits", "--jobs=1", "--quiet", "--hidden-layer-sizes", "20", "12"]
@@ -33,19 +33,12 @@ def test_vicreg_by_hand():
 
 @pytest.mark.parametrize("temperature", [0.1, 2.0])
 def test_nt_xent_is_that_of_another_library(temperature):
-    Z = torch.randn(24, 5, generator=torch.Generator().manual_seed(0))
+    Z = torch.randn(24, 5, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    ours = nt_xent(Z, temperature)
     theirs = SelfSupervisedLoss(NTXentLoss(temperature))(*Z.chunk(2))
-    assert float(nt_xent(Z, temperature)) == pytest.approx(float(theirs), rel=1e-5)
-
-
-@pytest.mark.parametrize("name", LOSSES)
-def test_gradients_agree_with_finite_differences(name):
-    torch.manual_seed(0)
-    Z = torch.randn(12, 5, dtype=torch.float64)
-    Z, loss = Z.requires_grad_(), LOSSES[name][0]
-    # NT-Xent is computed in float32.
-    eps, atol = (1e-2, 1e-2) if name == "NT-Xent" else (1e-6, 1e-5)
-    assert torch.autograd.gradcheck(loss, (Z, 0.5), eps=eps, atol=atol, rtol=1e-2)
+    assert float(ours.detach()) == pytest.approx(float(theirs.detach()), rel=1e-5)
+    gradients = (torch.autograd.grad(loss, Z)[0] for loss in (ours, theirs))
+    torch.testing.assert_close(*gradients)
 
 
 @pytest.mark.parametrize("graph", [{"embedding": OrientedGradients()}, {"n_neighbors": 0}])
