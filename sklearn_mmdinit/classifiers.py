@@ -43,12 +43,12 @@ class NetClassifier(factories.ExtraParamsMixin, ClassifierMixin, BaseEstimator):
     ----------
     module : nn.Module or subclass of it, default=None
         The network, which returns logits (n, n_classes). If it returns a tuple in training mode, as
-        networks with auxiliary outputs do, the first part is trained. An instance is copied and
-        does not change; training without `warm_start_from` starts at its weights. A class is called
-        with the ``module__<name>`` parameters. It also gets ``n_classes``, if it has this argument,
-        and ``n_features``, the number of values of an example, if it has this argument without a
-        default. Both can be given as ``module__<name>``. The network is converted to single
-        precision. None: the module of the initializer in `warm_start_from`.
+        networks with auxiliary outputs do, the first element is trained as the logits. An instance
+        is copied and does not change; training without `warm_start_from` starts at its weights. A
+        class is called with the ``module__<name>`` parameters. It also gets ``n_classes``, if it
+        has this argument, and ``n_features``, the number of values of an example, if it has this
+        argument without a default. Both can be given as ``module__<name>``. The network is
+        converted to single precision. None: the module of the initializer in `warm_start_from`.
     warm_start_from : MMDInitializer, Theta0, str, path-like or None, default=None
         Where training starts:
 

@@ -66,10 +66,10 @@ class Coherence(BaseEstimator):
         distinct examples. With 0 there is no graph: a positive pair is two augmentations of one
         example, as for photographs, whose neighbours by pixels rarely share a class. Then
         `augmentation` is needed, `graph` and `embedding` must be None, and `walk_length` and
-        `n_components` have no effect. An example has at most one duplicate among its neighbours,
-        and none with `n_neighbors=1`. From 100,000 distinct examples on, ``pynndescent`` (the extra
-        ``neighbors``) does the search if it is installed: nearly exactly, and much faster after
-        half a minute of compiling.
+        `n_components` have no effect. If X has duplicate rows, at most one of them is among the
+        neighbours of an example, and none if `n_neighbors=1`. From 100,000 distinct examples on,
+        ``pynndescent`` (the extra ``neighbors``) does the search if it is installed: nearly
+        exactly, and much faster after half a minute of compiling.
     n_components : int, None or "auto", default="auto"
         Number of principal components of X in which neighbours are searched. None: all columns.
         "auto": 50, but all columns if all examples have the same norm, as embeddings of an encoder

@@ -55,9 +55,9 @@ def fit_classes(
 def log_share_ratios(scores: np.ndarray, n_labels: np.ndarray) -> np.ndarray:
     """How much larger each class is among all rows than among the labels: logarithms (n_classes,).
 
-    EM of Saerens et al. for the logits `scores` (n, n_classes) of a classifier of `n_labels`
-    (n_classes,) labels. For a class with k labels it is multiplied by 1 - 1 / k, because few labels
-    hardly tell the shares.
+    EM of Saerens et al. for the logits `scores` (n, n_classes) of a classifier that was fitted to
+    `n_labels` (n_classes,) labels of each class. For a class with k labels it is multiplied by 1 -
+    1 / k, because few labels hardly tell the shares.
     """
     ratios = np.ones(len(n_labels))
     for _ in range(_N_ROUNDS):
@@ -95,7 +95,8 @@ class EmbeddingClassifier(ClassifierMixin, BaseEstimator):
     term with :math:`r_c` favours widely spread classes for examples far from every mean, with
     :math:`\beta = 1 - 1 / \min_c k_c`; the term with :math:`n_c` keeps large classes from growing.
 
-    Label spreading has ten neighbours, or as many as there are other distinct examples.
+    Label spreading uses ten neighbours of each example, or all other distinct examples if they are
+    fewer.
 
     Attributes
     ----------

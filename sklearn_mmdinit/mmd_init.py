@@ -94,7 +94,7 @@ def mmd_init_(
     of the data is measured on them too.
 
     With a coherence, a step takes a whole mini-batch of a streamed loader. A mini-batch is skipped
-    if it is smaller than the largest of those that were read for the inspection. In streaming,
+    if it is smaller than the largest mini-batch among these first examples. In streaming,
     ``coherence.batch_size`` is used only for an IterableDataset without a DataLoader. The paper's
     terms use the first ``batch_size`` examples of each mini-batch. Without a coherence, each
     mini-batch is split into mini-batches of ``batch_size``, and incomplete ones are skipped. Let
@@ -115,8 +115,8 @@ def mmd_init_(
     :class:`~sklearn_mmdinit.losses.CoherenceLoss`.
 
     A loader without a length may never end. It works only with a coherence that needs no graph and
-    ``max_iter="auto"``: training then takes 3,000 steps. In all other cases the dataset needs a
-    ``__len__``, and an epoch has that many examples.
+    ``max_iter="auto"``: training then takes up to 3,000 steps. In all other cases the dataset needs
+    a ``__len__``, and an epoch has that many examples.
 
     Examples
     --------

@@ -326,14 +326,14 @@ def remove_unfinished_files(path: Path) -> None:
     """Delete unfinished files for this path, if the process that wrote them has ended."""
     prefix = _unfinished_prefix(path)
     for part in path.parent.glob(f"{glob.escape(prefix)}*.part"):
-        # If a longer name of a machine begins like this one, no number follows.
+        # A longer name of another machine may begin with this one: then no number follows.
         if (pid := part.stem.removeprefix(prefix)).isdigit() and not psutil.pid_exists(int(pid)):
             part.unlink(missing_ok=True)
 
 
 def read_whole(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     """Arrays and texts of a file of `write_whole`; a ValueError if it is damaged."""
-    with open(path, "rb"):  # for the right OSError: to safe_open each is a missing file
+    with open(path, "rb"):  # safe_open would report every OSError as a missing file
         pass
     try:
         with safe_open(path, framework="numpy") as file:
@@ -342,7 +342,7 @@ def read_whole(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
         if texts.pop(_DIGEST_KEY, None) != _digest(arrays, texts):
             raise ValueError("its contents do not match the stored checksum")
     except (SafetensorError, *PARSE_ERRORS) as error:
-        # NumPy lacks some element types, too.
+        # Also raised for element types that NumPy lacks, such as bfloat16.
         why = shortened(str(error))
         raise ValueError(
             f"{str(path)!r} is damaged, or not a file of this package ({why})"

@@ -122,7 +122,7 @@ class RandomAffine(BaseEstimator, nn.Module):
         Shape of the image in a flat row: (height, width), (channels, height, width) or (height,
         width, channels). Not needed for rows of 64 or 784 pixels (8 x 8 or 28 x 28), nor if each
         image of X already has two axes (height, width) or three. With three axes the channels are
-        last if only the last axis has at most 4 values, else first.
+        last if the last axis has at most 4 values and the first has more; else they are first.
 
     See Also
     --------
@@ -392,8 +392,8 @@ class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         Number of directions over the full circle, at least 2: an edge from dark to light differs
         from one from light to dark.
     floor : float, default=0.3
-        Edges that are much fainter than this share of the image's mean stay faint; stronger edges
-        become about equal. At least 0.
+        Edges much fainter than this share of :math:`m` stay faint; stronger edges become about
+        equal. At least 0.
     image_shape : tuple of int or None, default=None
         As :class:`RandomAffine` takes it. At each pixel the channel with the largest gradient is
         used.

@@ -92,8 +92,8 @@ class Appendix(Bench):
                 initializer.theta0_, self.X, seed=seed, perturbation_scale=scale
             )
             history, share = initializer.history_, KERNELS[self.network.kernels]
-            record |= ratios | {"steps": [window["step"] for window in history]}
-            record |= {"uniformity": [share * window["uniformity"] for window in history]}
+            record |= ratios | {"steps": [each["step"] for each in history]}
+            record |= {"uniformity": [share * each["uniformity"] for each in history]}
             log.append(record | {"commit": commit()})
         records = [log.records[key] for key in keys]
         settings = {"rows": len(self.X), "passes": self.network.epochs, "n_batches": N_BATCHES}

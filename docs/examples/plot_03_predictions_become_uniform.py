@@ -54,10 +54,10 @@ axes[0].legend()
 plt.show()
 
 # %%
-# The loss and its three terms, as means over 100 steps.
+# The loss and its three terms, as means over epochs.
 fig, ax = plt.subplots(layout="constrained")
 for name in ("loss", "uniformity", "degeneracy", "detachment"):
     ax.plot([w["step"] for w in learned.history_], [w[name] for w in learned.history_], label=name)
-ax.set(xlabel="step", ylabel="mean over 100 steps")
+ax.set(xlabel="step", ylabel="mean over an epoch")
 ax.legend()
 plt.show()

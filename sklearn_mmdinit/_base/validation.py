@@ -90,7 +90,7 @@ def repr_without_address(value: Any) -> str:
 
 @contextmanager
 def cast_to_float32() -> Iterator[None]:
-    """Raise an error in this block if a value of X that it casts is too large for float32."""
+    """Raise an error if a value of X that is cast in this block is too large for float32."""
     too_large = "X holds a value that is too large for float32"
     with np.errstate(over="raise"), add_error_context(too_large, "overflow encountered in cast"):
         yield
@@ -281,7 +281,7 @@ def unit_rows(X: np.ndarray) -> np.ndarray:
 
 
 def mean_and_variance(X: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Means and variances of columns of a sample of X (n, ...); variances in rounding: 0."""
+    """Means and variances of columns of a sample of X (n, ...); a variance below rounding is 0."""
     X = X[:: -(-X.shape[0] // _ROWS_MEASURED)]
     n, shift, sums, squares = X.shape[0], None, 0.0, 0.0
     for block in _blocks(X):

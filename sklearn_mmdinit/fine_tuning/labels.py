@@ -19,7 +19,7 @@ def learn_classes(y: np.ndarray, hint: str = "") -> tuple[np.ndarray, np.ndarray
     """The classes in y, sorted, and the index of each label among them; `hint` ends an error."""
     if n_missing := missing_in(y).sum():
         raise ValueError(
-            f"y holds None in {n_missing} examples, and a classifier needs a label for each: fit "
+            f"y has no label in {n_missing} examples, and a classifier needs a label for each: fit "
             "the initializer on all examples first, and pass those with a label here"
         )
     # Each label four times, because scikit-learn warns of classes with fewer than four labels.

@@ -298,7 +298,7 @@ def build_net(
 
 def train(net: Net, rows: Rows, n_epochs: int) -> None:
     """Train a net on these examples; raise a ValueError if it diverges."""
-    # Of an MLP only the largest product counts; PyTorch's own number of threads serves the others.
+    # The largest product of an MLP decides; any other module gets PyTorch's number of threads.
     module, n_multiplications = uncompiled(net.module_), math.inf
     if isinstance(module, MLP):
         n_multiplications = net.batch_size * max(p.numel() for p in module.parameters())

@@ -145,7 +145,7 @@ def share_neighbors(neighbors: np.ndarray, kind: np.ndarray, has_ring: bool) -> 
     by_kind = np.argsort(kind, kind="stable").astype(np.int32)  # equal rows are side by side
     sizes = np.bincount(kind)
     first = np.cumsum(sizes) - sizes  # where each kind begins in `by_kind`
-    # A neighbour is a kind; row i links to its row number i mod its size.
+    # A neighbour is a kind of m rows: row i links to the row number i mod m of that kind.
     near_kinds = neighbors[kind]
     place = np.arange(kind.size)[:, None] % sizes[near_kinds]
     shared = by_kind[first[near_kinds] + place]
@@ -207,7 +207,7 @@ def neighbor_graph(
     graph: Any = None,
     verbose: Any = 0,
 ) -> csr_array:
-    """Edges (n, n) from each of the finite rows X (n, p) to its nearest, by shared neighbours.
+    """Edges (n, n) from each finite row of X (n, p) to its nearest; weights by shared neighbours.
 
     `graph` is a matrix of weights instead of the search. Edges are directed: more walks then end in
     the class where they started than with edges in both directions.

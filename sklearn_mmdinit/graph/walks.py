@@ -103,7 +103,7 @@ def _alias_table(
         # The others: the next heavy edge fills this one.
         row = active[~fills]
         heavy[row] += 1
-        is_last = heavy[row] == end[row]  # only by rounding: its edge is always kept
+        is_last = heavy[row] == end[row]  # only by rounding: then the last edge is always kept
         row, edge = row[~is_last], giver[~fills][~is_last]
         kept[edge], alias[edge] = left[row], by_weight[heavy[row]]
         left[row] += scaled[alias[edge]] - 1.0
