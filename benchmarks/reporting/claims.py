@@ -117,7 +117,7 @@ def _row(claim: Claim, library: Library) -> list[str]:
 
 def claims_table(claims: tuple[Claim, ...], library: Library) -> Table:
     """A row a claim, beside the best other method of its file, as found afterwards, and scratch."""
-    head = ["claim", "n", "ours", "best other method", "difference", "random weights"]
+    head = ["claim", "n", "ours", "best other method, in hindsight", "difference", "random weights"]
     head += ["difference from them", "minutes"]
     return Table("", pd.DataFrame([_row(claim, library) for claim in claims], columns=head))
 

@@ -40,8 +40,8 @@ def headline_figures(library: Library) -> pd.DataFrame:
 def headline_table(library: Library) -> Table:
     """What the picture shows, as numbers."""
     title = (
-        "Test accuracy (%). Baseline: a network from random weights; in the second row, ten random "
-        "images; for sentences, a logistic regression"
+        "Test accuracy (%). Baseline: a network from random weights; in the second row, our "
+        "features and ten random images; for sentences, a logistic regression"
     )
     frame = headline_figures(library).map("{:.1f}".format).rename(columns=COLUMNS)
     frame.loc[WHICH] += CHOSEN_BY
