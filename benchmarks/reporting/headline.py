@@ -18,7 +18,7 @@ COLUMNS = {"fresh": "baseline", "rival": "best other method", "ours": "this pack
 COLOURS = {"fresh": "#b0b0b0", "rival": "#6b6b6b", "ours": "#1f6fb4"}
 _claim = partial(Claim, "", "")
 WHICH = "MNIST, ten images chosen to be labelled"
-CHOSEN_BY = ["", " (k-means of pixels)", " (k-means of our features)"]
+CHOSEN_BY = [" (random ten)", " (k-means of pixels)", " (k-means of our features)"]
 KINDS = {
     "MNIST, one label of each digit":
         _claim("mnist-ten-way-images.json", 1, SPREAD),
@@ -40,8 +40,8 @@ def headline_figures(library: Library) -> pd.DataFrame:
 def headline_table(library: Library) -> Table:
     """What the picture shows, as numbers."""
     title = (
-        "Test accuracy (%). Baseline: a network from random weights; in the second row, our "
-        "features and ten random images; for sentences, a logistic regression"
+        "Test accuracy (%). The second row compares choices of ten images to label. Baseline of "
+        "the others: a network from random weights; for sentences, a logistic regression"
     )
     frame = headline_figures(library).map("{:.1f}".format).rename(columns=COLUMNS)
     frame.loc[WHICH] += CHOSEN_BY
