@@ -66,10 +66,10 @@ class Coherence(BaseEstimator):
         distinct examples. With 0 there is no graph: a positive pair is two augmentations of one
         example, as for photographs, whose neighbours by pixels rarely share a class. Then
         `augmentation` is needed, `graph` and `embedding` must be None, and `walk_length` and
-        `n_components` have no effect. If X has duplicate rows, at most one of them is among the
-        neighbours of an example, and none if `n_neighbors=1`. From 100,000 distinct examples on,
-        ``pynndescent`` (the extra ``neighbors``) does the search if it is installed: nearly
-        exactly, and much faster after half a minute of compiling.
+        `n_components` have no effect. At most one exact copy of an example is among its neighbours,
+        and none if `n_neighbors=1`. From 100,000 distinct examples on, ``pynndescent`` (the extra
+        ``neighbors``) does the search if it is installed: nearly exactly, and much faster after
+        half a minute of compiling.
     n_components : int, None or "auto", default="auto"
         Number of principal components of X in which neighbours are searched. None: all columns.
         "auto": 50, but all columns if all examples have the same norm, as embeddings of an encoder
@@ -107,9 +107,8 @@ class Coherence(BaseEstimator):
     near 1, and the paper's terms by their weights. In ``history_`` "loss" is this sum and
     "coherence" L_coh. ``mmd_init_(views=2)`` takes the two views of a DataLoader as pairs.
 
-    Do not choose these parameters by ``MMDInitializer.score``. It is minus the loss, and they
-    change what the loss is: scores of different values cannot be compared. Choose them by the
-    accuracy of a classifier:
+    Do not choose these parameters by ``MMDInitializer.score``. The score is minus the loss, and
+    these parameters change the loss itself. Choose them by the accuracy of a classifier:
     ``GridSearchCV(MLPClassifier(warm_start_from=MMDInitializer(coherence=Coherence())),
     {"warm_start_from__coherence__separation": [1.5, 2.0, 4.0]})``.
 
@@ -164,7 +163,7 @@ class Coherence(BaseEstimator):
     # get_params, which scikit-learn would call.
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Get parameters; `deep` adds the parameters of estimators among the values."""
+        """Get parameters; `deep` adds those of a parameter that is an estimator itself."""
         params: dict[str, Any] = super().get_params(deep=False)
         for name, value in [*params.items()]:
             if deep and isinstance(value, BaseEstimator):

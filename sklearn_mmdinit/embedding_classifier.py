@@ -83,17 +83,18 @@ class EmbeddingClassifier(ClassifierMixin, BaseEstimator):
         + \tfrac32 \log (f_c(x) + 10^{-3}) + \log q_c(x) + s_c + \text{const}.
 
     The vector :math:`m_c` is the weighted mean of the examples of class c, scaled to unit norm;
-    :math:`r_c` is the norm of that mean before it is scaled, and :math:`n_c` is 1 plus the sum of
-    the weights. They are found by 12 rounds of EM: a labelled example belongs to its class, an
+    :math:`r_c` is the norm of that mean before it is scaled, and :math:`n_c` 1 plus the sum of the
+    weights. They are found by 12 rounds of EM: a labelled example belongs to its class, an
     unlabelled one to each class with the weight p. This is soft k-means that starts from the
-    labelled examples [2]_, with a prior for each example.
+    labelled examples [2]_; the terms with f, q and s are a prior for each example.
 
     The term :math:`s_c` corrects for classes whose share among all examples differs from their
     share of the labels. The shares among all examples are estimated from :math:`q_c` by an EM of
     their own [3]_, before the rounds above. With :math:`a_c` the estimated share, :math:`k_c` the
     number of labels and :math:`b_c` their share, :math:`s_c = (1 - 1 / k_c) \log(a_c / b_c)`. The
-    term with :math:`r_c` favours widely spread classes for examples far from every mean, with
-    :math:`\beta = 1 - 1 / \min_c k_c`; the term with :math:`n_c` keeps large classes from growing.
+    term with :math:`r_c`, where :math:`\beta = 1 - 1 / \min_c k_c`, favours widely spread classes,
+    which matters most for examples far from every mean; the term with :math:`n_c` keeps large
+    classes from growing.
 
     Label spreading uses ten neighbours of each example, or all other distinct examples if they are
     fewer.

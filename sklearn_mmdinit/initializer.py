@@ -81,10 +81,10 @@ class MMDInitializer(
     n_classes : int or "auto", default="auto"
         Number of classes of the classification task to come, the paper's d. A classifier that
         starts from the initializer must have the same number. "auto": the number of classes in y if
-        ``fit`` gets labels (-1, NaN and None do not count); else the default of the argument
-        ``n_classes`` of the class in `module`, or 2. A module that is an instance, or whose class
-        has no argument ``n_classes``, keeps its own number of logits. Set `n_classes` if y holds
-        integers that are not labels, such as targets of a regression. It also decides
+        ``fit`` gets labels (-1, NaN and None do not count); without labels 2, or the default of the
+        class in `module` if it has an argument ``n_classes``. A module that is an instance, or
+        whose class has no argument ``n_classes``, keeps its own number of logits. Set `n_classes`
+        if y holds integers that are not labels, such as targets of a regression. It also decides
         ``Coherence(separation="auto")``. Time and memory of the term L_iod grow with its square;
         ``detachment_weight=0`` omits this term.
     coherence : None, "auto" or Coherence, default=None
@@ -143,9 +143,9 @@ class MMDInitializer(
         Learning rate of Adam. "auto": 0.0002; 0.004 with coherence. With coherence it falls to 2 %
         along a half cosine over the last third of the training.
     batch_size : int or "auto", default="auto"
-        Mini-batch size for the paper's three terms. "auto": 32; 8 with coherence. If their weights
-        are 0, as by default with coherence, it has no effect: set ``Coherence(batch_size=...)``,
-        the number of pairs a step. Capped at n_samples, with coherence at the number of pairs.
+        Mini-batch size for the paper's three terms. "auto": 32; 8 with coherence. It is capped at
+        n_samples, and with coherence at the number of pairs a step, ``Coherence(batch_size=...)``.
+        If their weights are 0, as by default with coherence, it has no effect.
     init : {"xavier", "he"}, default="xavier"
         Random weights at which training starts: Glorot uniform or Kaiming normal (fan-in). Biases
         are 0.
@@ -156,9 +156,9 @@ class MMDInitializer(
         Weights of the paper's three terms, L_uni, L_sd (the paper's :math:`\lambda`) and L_iod (its
         :math:`\xi`). "auto": the paper's 1, 0.4 and 1; all 0 with coherence, where the terms would
         take most of the time and add nothing with ``fine_tuning="head-first"``. L_uni sums nine
-        kernels, as the paper's text says. What the paper reports on dead neurons fits the mean of
-        the kernels better: ``uniformity_weight=1 / 9``. If all weights are 0, none of the terms is
-        computed.
+        kernels, as the paper's text says. The paper's results on dead neurons are closer to those
+        of the mean of the kernels, which is ``uniformity_weight=1 / 9``. If all weights are 0, none
+        of the terms is computed.
     **module__params : dict
         ``module__<name>``: arguments of the class in `module`.
 

@@ -94,7 +94,7 @@ def mmd_init_(
     of the data is measured on them too.
 
     With a coherence, a step takes a whole mini-batch of a streamed loader. A mini-batch is skipped
-    if it is smaller than the largest mini-batch among these first examples. In streaming,
+    if it is smaller than the largest one among those first 2,048 examples. In streaming,
     ``coherence.batch_size`` is used only for an IterableDataset without a DataLoader. The paper's
     terms use the first ``batch_size`` examples of each mini-batch. Without a coherence, each
     mini-batch is split into mini-batches of ``batch_size``, and incomplete ones are skipped. Let

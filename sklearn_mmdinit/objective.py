@@ -75,10 +75,10 @@ class MMDObjective(nn.Module):
         s / sqrt(n_out). Parameters that require no gradient are not perturbed.
     sampler : {"auto", "gram", "functional"}, default="auto"
         How the networks are drawn; their distribution is the same. "gram" draws the outputs of
-        layers and serves an :class:`MLP` and an nn.Sequential of nn.Linear, elementwise layers,
-        nn.BatchNorm1d and an nn.Flatten at the beginning. "functional" draws the parameters and
-        serves any module, by :func:`torch.func.vmap`, or one network after the other where vmap
-        fails. "auto" takes "gram" where it serves.
+        layers. It works for an :class:`MLP`, and for an nn.Sequential of nn.Linear, elementwise
+        layers and nn.BatchNorm1d, perhaps after an nn.Flatten. "functional" draws the parameters of
+        any module, by :func:`torch.func.vmap`, or one network after the other where vmap fails.
+        "auto" takes "gram" where it works.
     generator : torch.Generator or None, default=None
         A generator on the CPU. It seeds the perturbations of each call, also those on a GPU. None:
         PyTorch's global one. Dropout always uses the global one. Under ``torchrun`` give each rank

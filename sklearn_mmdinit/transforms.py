@@ -389,8 +389,8 @@ class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         images of 28 x 28 pixels this is 2. A histogram covers a square of twice that side, so that
         histograms of neighbouring cells overlap.
     n_orientations : int, default=8
-        Number of directions over the full circle, at least 2: an edge from dark to light differs
-        from one from light to dark.
+        Number of directions over the full circle, at least 2. Dark-to-light and light-to-dark edges
+        count as different.
     floor : float, default=0.3
         Edges much fainter than this share of :math:`m` stay faint; stronger edges become about
         equal. At least 0.

@@ -114,7 +114,7 @@ def start_from(source: Source, factory: ModuleFactory, X: Any, n_classes: int) -
     )
     if given not in ("auto", 0, n_classes):  # 0: unknown to a Theta0 made by hand
         raise ValueError(
-            f"warm_start_from is for {given} classes, but y has {n_classes} (a -1 is one too): "
+            f"warm_start_from is for {given} classes, but y has {n_classes} (-1 is counted): "
             f"pass {given} classes, or pre-train with MMDInitializer(n_classes={n_classes})"
         )
     module, fresh = module_to_train(factory, X)
