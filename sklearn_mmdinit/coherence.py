@@ -200,12 +200,9 @@ def check_choice_of_pairs(coherence: Coherence, by_rows: bool) -> None:
     given = [name for name in ("graph", "embedding") if getattr(coherence, name) is not None]
     if len(given) + by_rows > 1:
         raise ValueError(
-            "only one of graph, embedding, n_neighbors=0 and views=2 can choose positive pairs: "
+            "only one of graph, embedding, and n_neighbors=0 or views=2 can choose positive pairs: "
             f"leave out {' or '.join(given)}"
         )
-
-
-# The embedding and the graph
 
 
 def check_augmentation(
@@ -225,6 +222,9 @@ def check_augmentation(
             f"{shortened(repr(augmentation))} gave the same twice: pass a random one, such "
             "as RandomView(), that is in training mode. With views=2 leave n_neighbors=0 out"
         )
+
+
+# The embedding and the graph
 
 
 def fit_embedding(coherence: Coherence | None, X: np.ndarray, seed: int) -> Any:

@@ -74,8 +74,9 @@ class EmbeddingClassifier(ClassifierMixin, BaseEstimator):
 
     Each embedding x is scaled to unit norm. Labels spread on the graph of nearest neighbours [1]_:
     for an example of ``fit``, :math:`f_c(x)` is the share of class c among the labels that reach x,
-    and for a new example it is the mean of :math:`f_c` over the nearest neighbours of x. A logistic
-    regression on the labelled examples gives class c the probability :math:`q_c(x)`. Then
+    and for a new example it is the mean of :math:`f_c` over those nearest neighbours of x that a
+    label reaches. A logistic regression on the labelled examples gives class c the probability
+    :math:`q_c(x)`. Then
 
     .. math::
 
@@ -240,7 +241,7 @@ class NeighborSpreading:
         return self
 
     def predict_proba(self, X: np.ndarray) -> np.ndarray:
-        """Mean of the nearest rows' distributions (n, n_classes); 0 if all are."""
+        """Mean (n, n_classes) of the nearest rows' distributions that are not 0; else 0."""
         nearest = self._search.kneighbors(X, return_distance=False)
         return _shares(self.label_distributions_[nearest].sum(axis=1))
 

@@ -92,10 +92,11 @@ class MMDInitializer(
         None: the paper's loss.
     max_iter : int or "auto", default="auto"
         Epochs over X. "auto" without coherence: 5. "auto" with coherence: the learning rate is
-        constant until L_coh, the coherence loss, stops falling; if L_coh is then at most 0.5, this
-        first part is made twice as long. The rate then decays over the last third of the training.
-        The number of steps is at least n_samples / 20, and always between 225 and 3,000. A small
-        number of epochs may give weights that are worse than random ones.
+        constant until L_coh, the coherence loss, stops falling. If L_coh is then at most 0.5, a
+        longer training is better, and this part is made twice as long. The rate then decays over
+        the last third of the training. The number of steps is at least n_samples / 20, and always
+        between 225 and 3,000. A small number of epochs may give weights that are worse than random
+        ones.
     random_state : int, RandomState instance or None, default=None
         Seed of random weights, the order of examples, walks, augmentations, perturbations and
         uniform samples.
@@ -577,7 +578,7 @@ class MMDInitializer(
         return self
 
     def _judged(self, state: State) -> bool:
-        """Whether L_coh has stopped falling, at a low value; a warning unless it has."""
+        """Whether L_coh has stopped falling, at a low value; a warning if it clearly has not."""
         config = self.config_
         levels = levels_before_the_fall(state, config.schedule.n_steps(state), config.window)
         if len(levels) < 2:  # these are too few to judge, or the training is not over

@@ -88,10 +88,8 @@ def mmd_init_(
     MMDInitializer : Describes the parameters; it does not change the module.
     MMDObjective, sklearn_mmdinit.losses.coherence : The losses, for training loops of your own.
 
-    Notes
-    -----
-    The module is inspected on the first 2,048 examples, or on fewer if they are large. The scale
-    of the data is measured on them too.
+    Notes ----- The module and the scale of the data are inspected on some of the first 2,048
+    examples, or of fewer if they are large.
 
     With a coherence, a step takes a whole mini-batch of a streamed loader. A mini-batch is skipped
     if it is smaller than the largest one among those first 2,048 examples. In streaming,

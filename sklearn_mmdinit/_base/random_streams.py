@@ -72,7 +72,7 @@ class StepRandom:
         return [self.generator, *(part.generator for part in self._parts)]
 
     def split(self, n_parts: int) -> list[StepRandom]:
-        """Independent draws of this step for `n_parts` parts of the work, one for each thread."""
+        """Independent draws of this step for `n_parts` parts of the work."""
         if n_parts == 1:
             return [self]
         # Seeds in use: one for this object and one for each part made so far.

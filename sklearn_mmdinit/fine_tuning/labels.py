@@ -102,10 +102,10 @@ def split_examples(
             return np.asarray(train), np.asarray(valid)
         counts, n_valid = np.bincount(y), int(np.ceil(validation_split * len(y)))
         counts = counts[counts > 0]
-        # A stratified draw needs two examples of each class, and room for all on both sides.
-        if counts.min() >= 2 and min(n_valid, len(y) - n_valid) >= len(counts):
-            fraction = float(validation_split)
-            splitter = StratifiedShuffleSplit(1, test_size=fraction, random_state=seed)
+        # A stratified draw needs two examples of each class, one of them to train on, and room.
+        fewest = max(2.0, 1.0 / (1.0 - validation_split))
+        if counts.min() >= fewest and min(n_valid, len(y) - n_valid) >= len(counts):
+            splitter = StratifiedShuffleSplit(1, test_size=validation_split, random_state=seed)
             return next(splitter.split(X, y))
         order = np.random.RandomState(seed).permutation(len(y))
         _, kept = np.unique(y[order], return_index=True)

@@ -138,7 +138,7 @@ class _Batches(Sampler[torch.Tensor]):
         return -(-self.n_used // self.batch_size)
 
     def __iter__(self) -> Iterator[torch.Tensor]:
-        # Draws only with the first batch: DataLoader with workers makes a second, unused iterator.
+        # Draws only when the first batch is asked for: DataLoader with workers makes two iterators.
         order = torch.arange(self.n_rows, device="cpu")
         if self.generator is not None:
             order = torch.randperm(self.n_rows, generator=self.generator, device="cpu")

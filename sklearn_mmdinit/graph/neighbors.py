@@ -26,7 +26,7 @@ _SECONDS_A_PAIR = 2e-9  # exact search in 50 dimensions on two cores
 _N_COMPONENTS = 50
 
 _BLOCK = 4096  # rows read or searched at a time: a memory map is never in memory as a whole
-# Always the same, so that initializers of all seeds share a graph and its cache.
+# Always the same, so that the graph does not depend on the initializer's seed.
 _SEED = 0
 # The approximate search is asked for more neighbours than needed. Among 60,000 digits it finds
 # 99.6 % of the nearest instead of 98.3 %, in the same time.
@@ -207,7 +207,7 @@ def neighbor_graph(
     graph: Any = None,
     verbose: Any = 0,
 ) -> csr_array:
-    """Edges (n, n) from each finite row of X (n, p) to its nearest; weights by shared neighbours.
+    """Edges (n, n) from each row of finite X (n, p) to its nearest, weighed by shared neighbours.
 
     `graph` is a matrix of weights instead of the search. Edges are directed: more walks then end in
     the class where they started than with edges in both directions.

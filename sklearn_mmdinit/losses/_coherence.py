@@ -11,8 +11,8 @@ inputs; C is the cosine similarity:
 The part that all activations share can exceed their differences a hundredfold, for instance in
 networks that average over pixels; it does not count here. The slope a is 1, but 0.2 if no
 activation is negative, as after a ReLU. Then a value below the mean only says that a unit is off.
-Features that are hardly ever negative are orthogonal only if no unit is on in both, so that units
-come to mark clusters of inputs. With a slope of 0, activations below the mean would have no
+Two features that are hardly ever negative are orthogonal only if no unit is on in both, so that
+units come to mark clusters of inputs. With a slope of 0, activations below the mean would have no
 gradient.
 """
 

@@ -128,7 +128,7 @@ def _last_layer(module: nn.Module, outputs: _Outputs, logits: torch.Tensor) -> s
 
 
 def own_parameters(module: nn.Module, layer: str) -> tuple[str, ...]:
-    """Names of a layer's parameters; none if one is frozen or shared, or there is no layer."""
+    """Names of a layer's parameters; none if one is frozen, shared or parametrised."""
     parameters = list(module.get_submodule(layer).parameters()) if layer else []
     identities = {id(parameter) for parameter in parameters}
     every = module.named_parameters(remove_duplicate=False)

@@ -19,8 +19,8 @@ from .._base.random_streams import Purpose, seed_of
 from .._base.validation import add_error_context
 from .minibatches import Augmentation, augmented
 
-# The first mini-batches are read before training, until they have this many rows or values. The
-# module is inspected on them.
+# The first mini-batches are read before training, until they have this many rows or values: the
+# module and the scale of the data are inspected on them.
 _FIRST_ROWS, _FIRST_NUMBERS = 2048, 1 << 24
 
 _END = object()  # marks the end of a pass; None may be what a loader gives
