@@ -80,6 +80,8 @@ def test_a_fraction_is_stratified_where_possible():
             assert set(y[train]) == set(y)
     train, valid = split_examples(1 / 6, y[:5, None], y[:5], seed=0)
     assert (train.tolist(), valid.tolist()) == ([0, 1, 2, 3, 4], [])
+    y = np.repeat([0, 1, 2], [500, 500, 2])
+    assert set(y[split_examples(0.9, y[:, None], y, seed=0)[0]]) == {0, 1, 2}
 
 
 def test_one_label_of_each_class_is_learned_by_default():
