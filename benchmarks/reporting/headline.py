@@ -40,8 +40,8 @@ def headline_figures(library: Library) -> pd.DataFrame:
 def headline_table(library: Library) -> Table:
     """What the picture shows, as numbers."""
     title = (
-        "Test accuracy (%). The second row compares choices of ten images to label. Baseline of "
-        "the others: a network from random weights; for sentences, a logistic regression"
+        "Test accuracy (%). Baseline: a network from random weights; for sentences, a logistic "
+        "regression. The second row compares three choices of ten images to label"
     )
     frame = headline_figures(library).map("{:.1f}".format).rename(columns=COLUMNS)
     frame.loc[WHICH] += CHOSEN_BY
