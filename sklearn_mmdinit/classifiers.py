@@ -61,7 +61,7 @@ class NetClassifier(factories.ExtraParamsMixin, ClassifierMixin, BaseEstimator):
           these weights, which must have the module's class and shapes. Clones of this classifier
           share a fitted initializer, so that it is not fitted again in a cross-validation. Its
           parameters are not among those of the classifier. In a parameter grid write
-          ``initializer.theta0_``: a search clones its values, and a cloned initializer is unfitted.
+          ``initializer.theta0_``: a search clones all values, and a cloned initializer is unfitted.
     fine_tuning : {"auto", "head-first", "paper"}, default="auto"
         How training begins. The "auto" of other parameters depends on it, as their entries say.
 

@@ -104,8 +104,8 @@ class Coherence(BaseEstimator):
     Notes
     -----
     Training minimises 16 L_coh plus 0.4 times a penalty that keeps the variance of the activations
-    near 1, and the paper's terms by their weights. In ``history_`` "loss" is this sum and
-    "coherence" L_coh. ``mmd_init_(views=2)`` takes the two views of a DataLoader as pairs.
+    near 1, and the paper's terms by their weights. In ``history_`` "loss" is this sum, and
+    "coherence" is L_coh alone. ``mmd_init_(views=2)`` takes the two views of a DataLoader as pairs.
 
     Do not choose these parameters by ``MMDInitializer.score``. The score is minus the loss, and
     these parameters change the loss itself. Choose them by the accuracy of a classifier:
@@ -200,7 +200,7 @@ def check_choice_of_pairs(coherence: Coherence, by_rows: bool) -> None:
     given = [name for name in ("graph", "embedding") if getattr(coherence, name) is not None]
     if len(given) + by_rows > 1:
         raise ValueError(
-            "only one of graph, embedding, and n_neighbors=0 or views=2 can choose positive pairs: "
+            "graph, embedding, and pairs of views (n_neighbors=0 or views=2) exclude each other: "
             f"leave out {' or '.join(given)}"
         )
 

@@ -84,8 +84,8 @@ class EmbeddingClassifier(ClassifierMixin, BaseEstimator):
         + \tfrac32 \log (f_c(x) + 10^{-3}) + \log q_c(x) + s_c + \text{const}.
 
     The vector :math:`m_c` is the weighted mean of the examples of class c, scaled to unit norm;
-    :math:`r_c` is the norm of that mean before it is scaled, and :math:`n_c` 1 plus the sum of the
-    weights. They are found by 12 rounds of EM: a labelled example belongs to its class, an
+    :math:`r_c` is the norm of that mean before it is scaled, and :math:`n_c` is 1 plus the sum of
+    the weights. They are found by 12 rounds of EM: a labelled example belongs to its class, an
     unlabelled one to each class with the weight p. This is soft k-means that starts from the
     labelled examples [2]_; the terms with f, q and s are a prior for each example.
 

@@ -81,12 +81,12 @@ class MMDInitializer(
     n_classes : int or "auto", default="auto"
         Number of classes of the classification task to come, the paper's d. A classifier that
         starts from the initializer must have the same number. "auto": the number of classes in y if
-        ``fit`` gets labels (-1, NaN and None do not count); without labels 2, or the default of the
-        class in `module` if it has an argument ``n_classes``. A module that is an instance, or
-        whose class has no argument ``n_classes``, keeps its own number of logits. Set `n_classes`
-        if y holds integers that are not labels, such as targets of a regression. It also decides
-        ``Coherence(separation="auto")``. Time and memory of the term L_iod grow with its square;
-        ``detachment_weight=0`` omits this term.
+        ``fit`` gets labels (-1, NaN and None do not count); without labels, the default of the
+        argument ``n_classes`` if `module` is a Python class that has one, or else 2. A module that
+        is an instance, or whose class has no argument ``n_classes``, keeps its own number of
+        logits. Set `n_classes` if y holds integers that are not labels, such as targets of a
+        regression. It also decides ``Coherence(separation="auto")``. Time and memory of the term
+        L_iod grow with its square; ``detachment_weight=0`` omits this term.
     coherence : None, "auto" or Coherence, default=None
         Whether similar examples get similar features. "auto" stands for ``Coherence()``.
         None: the paper's loss.
@@ -146,7 +146,7 @@ class MMDInitializer(
     batch_size : int or "auto", default="auto"
         Mini-batch size for the paper's three terms. "auto": 32; 8 with coherence. It is capped at
         n_samples, and with coherence at the number of pairs a step, ``Coherence(batch_size=...)``.
-        If their weights are 0, as by default with coherence, it has no effect.
+        It has no effect if the weights of the three terms are 0, as by default with coherence.
     init : {"xavier", "he"}, default="xavier"
         Random weights at which training starts: Glorot uniform or Kaiming normal (fan-in). Biases
         are 0.
@@ -181,7 +181,7 @@ class MMDInitializer(
         parameters at the end of that window; with coherence, at the end of training, unless the
         loss became NaN.
     feature_mean_ : ndarray of shape (n_units,)
-        Mean of the last hidden activations at theta0, over 2,048 rows of X if there are more.
+        Mean of the last hidden activations at theta0, over all rows of X or 2,048 random ones.
     embedding_ : estimator or None
         The ``coherence.embedding``, fitted.
     converged_ : bool or None

@@ -68,8 +68,8 @@ def mmd_init_(
     Returns
     -------
     history : list of dict
-        Means of the loss and its terms for each epoch, or for each 50 or 100 steps of longer ones,
-        as ``MMDInitializer.history_`` describes them.
+        As ``MMDInitializer.history_``: means of the loss and its terms, in a dict for each epoch
+        or, where epochs are longer, for each 50 or 100 steps.
 
     Raises
     ------
@@ -88,15 +88,16 @@ def mmd_init_(
     MMDInitializer : Describes the parameters; it does not change the module.
     MMDObjective, sklearn_mmdinit.losses.coherence : The losses, for training loops of your own.
 
-    Notes ----- The module and the scale of the data are inspected on some of the first 2,048
-    examples, or of fewer if they are large.
+    Notes
+    -----
+    The module and the scale of the data are inspected on the first 2,048 examples at most.
 
-    With a coherence, a step takes a whole mini-batch of a streamed loader. A mini-batch is skipped
-    if it is smaller than the largest one among those first 2,048 examples. In streaming,
-    ``coherence.batch_size`` is used only for an IterableDataset without a DataLoader. The paper's
-    terms use the first ``batch_size`` examples of each mini-batch. Without a coherence, each
-    mini-batch is split into mini-batches of ``batch_size``, and incomplete ones are skipped. Let
-    the loader shuffle, so that each epoch skips other examples.
+    With a coherence, a step takes a whole mini-batch of a streamed loader. Mini-batches smaller
+    than the largest of those that held these first examples are skipped. ``coherence.batch_size``
+    is used only for an IterableDataset without a DataLoader. The paper's terms use the first
+    ``batch_size`` examples of each mini-batch. Without a coherence, each mini-batch is split into
+    mini-batches of ``batch_size``, and incomplete ones are skipped. Let the loader shuffle, so that
+    each epoch skips other examples.
 
     The loader decides order, shuffling, workers and augmentation. While it is read, the global
     generators of PyTorch, Python and NumPy, and the loader's own, are seeded from `random_state`;

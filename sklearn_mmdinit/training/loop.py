@@ -95,10 +95,9 @@ def train(
 
     Changes the network and the state in place. On a CPU, training that stops and goes on equals
     uninterrupted training, bit for bit. `keep` gets a copy of the state at the end of each window
-    and of the training, and `callback` each record and a copy of the network.  `autocast` is the
-    precision in which the network computes; None: its own.  If the loss or the weights are not
-    finite, training stops and goes back to the best window, with a ConvergenceWarning; before the
-    first window has ended, a ValueError is raised.
+    and of the training, `callback` each record and a copy of the network. `autocast` is the
+    precision in which the network computes; None: its own. If the loss or the weights are not
+    finite, training ends at the best window, with a ConvergenceWarning, or else a ValueError.
     """
     info, device = builder.info, next(network.parameters()).device
     # Recorded steps read the rate on the device, where Adam takes it in float32.
