@@ -58,7 +58,7 @@ LIMITS = (
     Claim("the paper's objective, MNIST, two classes, 60 labels", "paper.md#table-1",
           ALL_FILES, 5, OURS),
     Claim("the same, 480 labels", "paper.md#table-1", ALL_FILES, 40, OURS),
-    Claim("an earlier version on sentences, N = 5, beside SetFit, which fine-tunes the encoder",
+    Claim("`EmbeddingClassifier` of an earlier version, sentences, N = 5, beside SetFit",
           "embeddings.md#setfit", BESIDE_SETFIT, 5, EMBEDDING_LINE, "logistic, C = 100"),
     Claim("Fashion-MNIST, two classes, 480 labels", f"{MNIST}#fashion-mnist",
           "fashion-augmented.json", 40, FEATURES_THETA0),
