@@ -61,7 +61,7 @@ class NetClassifier(factories.ExtraParamsMixin, ClassifierMixin, BaseEstimator):
           these weights, which must have the module's class and shapes. Clones of this classifier
           share a fitted initializer, so that it is not fitted again in a cross-validation. Its
           parameters are not among those of the classifier. In a parameter grid write
-          ``initializer.theta0_``: a search clones all values, and a cloned initializer is unfitted.
+          ``initializer.theta0_``, because a search would clone an initializer there, unfitted.
     fine_tuning : {"auto", "head-first", "paper"}, default="auto"
         How training begins. The "auto" of other parameters depends on it, as their entries say.
 
@@ -474,7 +474,8 @@ class MLPClassifier(NetClassifier):
         Weights of shape (n_in, n_out) and biases (n_out,) of each layer.
     n_features_in_, feature_names_in_, classes_, net_, module_, theta0_, initializer_
         As in :class:`NetClassifier`, and so are ``history_``, ``loss_curve_``, ``n_iter_``,
-        ``validation_loss_curve_``, ``best_epoch_`` and ``best_validation_loss_``.
+        ``fine_tuning_``, ``input_shape_``, ``validation_loss_curve_``, ``best_epoch_`` and
+        ``best_validation_loss_``.
 
     See Also
     --------

@@ -56,8 +56,8 @@ def log_share_ratios(scores: np.ndarray, n_labels: np.ndarray) -> np.ndarray:
     """How much larger each class is among all rows than among the labels: logarithms (n_classes,).
 
     EM of Saerens et al. for the logits `scores` (n, n_classes) of a classifier that was fitted to
-    `n_labels` (n_classes,) labels of each class. For a class with k labels it is multiplied by 1 -
-    1 / k, because few labels hardly tell the shares.
+    `n_labels` (n_classes,) labels of each class. Times 1 - 1 / k for a class with k labels, because
+    few labels hardly tell the shares.
     """
     ratios = np.ones(len(n_labels))
     for _ in range(_N_ROUNDS):

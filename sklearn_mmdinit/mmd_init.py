@@ -92,12 +92,12 @@ def mmd_init_(
     -----
     The module and the scale of the data are inspected on the first 2,048 examples at most.
 
-    With a coherence, a step takes a whole mini-batch of a streamed loader. Mini-batches smaller
-    than the largest of those that held these first examples are skipped. ``coherence.batch_size``
-    is used only for an IterableDataset without a DataLoader. The paper's terms use the first
-    ``batch_size`` examples of each mini-batch. Without a coherence, each mini-batch is split into
-    mini-batches of ``batch_size``, and incomplete ones are skipped. Let the loader shuffle, so that
-    each epoch skips other examples.
+    With a coherence, a step takes a whole mini-batch of a streamed loader. Mini-batches with fewer
+    examples than the first ones are skipped. ``coherence.batch_size`` is used only for an
+    IterableDataset without a DataLoader. The paper's terms use the first ``batch_size`` examples of
+    each mini-batch. Without a coherence, each mini-batch is split into mini-batches of
+    ``batch_size``, and incomplete ones are skipped. Let the loader shuffle, so that each epoch
+    skips other examples.
 
     The loader decides order, shuffling, workers and augmentation. While it is read, the global
     generators of PyTorch, Python and NumPy, and the loader's own, are seeded from `random_state`;
@@ -163,7 +163,7 @@ def mmd_init_(
 
 
 def _check_views(data: Any, views: int, coherence: Coherence | None) -> None:
-    """Raise a ValueError if the data cannot give so many views, or something else makes pairs."""
+    """Raise a ValueError if the data do not fit views or graph, or if two things make pairs."""
     if isinstance(data, DataLoader) and brings_edges(coherence):
         raise ValueError(
             "coherence.graph is a matrix, whose rows must be in the order of the data, but a "

@@ -14,7 +14,6 @@ from sklearn_mmdinit._base.threads import team
 
 # Multiplications of a product that is, and of one that is not, worth a second thread.
 LARGE, SMALL = 1 << 30, 1 << 10
-CPU = torch.device("cpu")
 
 # Begins processes. Their one server imports once for all what stands in the first list it is given,
 # and leaves out what is not installed.
@@ -47,7 +46,7 @@ default_dtype = partial(_for_a_while, torch.get_default_dtype, torch.set_default
 
 @contextmanager
 def as_a_team_of(n):
-    with threads(n), team(LARGE, CPU):
+    with threads(n), team(LARGE):
         yield
 
 

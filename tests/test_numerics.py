@@ -8,7 +8,7 @@ import pytest
 import torch
 from scipy import stats
 
-from helpers import CPU, LARGE, SMALL, as_a_team_of, normal, threads
+from helpers import LARGE, SMALL, as_a_team_of, normal, threads
 from sklearn_mmdinit import (
     Coherence,
     MLPClassifier,
@@ -114,24 +114,20 @@ def test_a_team_has_large_products_on_the_cpu_and_leaves_settings_alone():
 
     with threads(3):
         assert n_stretches() == 1, "outside a team the caller does it all"
-        with team(LARGE, CPU), ThreadPoolExecutor(1) as other:
+        with team(LARGE), ThreadPoolExecutor(1) as other:
             assert run_on_threads(3, settings) == [(1, False)] * 3
             assert len(run_on_threads(2, settings)) == 2, "no thread without an item"
             assert settings(0, 0) == (1, True)
             assert other.submit(n_stretches).result() == 1, "a thread of the user's own is no part"
-        with pytest.raises(KeyError), team(LARGE, CPU):
+        with pytest.raises(KeyError), team(LARGE):
             raise KeyError
         assert torch.get_num_threads() == 3
         assert n_stretches() == 1, "the team has ended"
-        # Each thread would put its work into a queue of its own there.
-        with team(LARGE, torch.device("cuda")):
-            assert n_stretches() == 1
-            assert torch.get_num_threads() == 3
         # Small products are not worth a second thread.
         for n_multiplications, expected in ((SMALL, 1), (LARGE, 3)):
             with worthwhile_threads(n_multiplications):
                 assert torch.get_num_threads() == expected
-            with team(n_multiplications, CPU):
+            with team(n_multiplications):
                 assert n_stretches() == expected
 
 

@@ -57,7 +57,7 @@ class ModuleFactory:
         object.__setattr__(self, "module", uncompiled(self.module))
 
     def snapshot(self) -> ModuleFactory:
-        """A copy, which later changes of the instance or of the class's arguments do not affect."""
+        """A copy: later changes of the instance or of the class's arguments do not affect it."""
         name = getattr(self.module, "__name__", type(self.module).__name__)
         # torch.nn.utils.weight_norm, for example, keeps weights that a forward pass computed.
         hint = "pass its class; for weight_norm use that of torch.nn.utils.parametrizations"

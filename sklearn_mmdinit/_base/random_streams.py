@@ -1,4 +1,4 @@
-"""Random draws of pre-training: each is a function of seed and step alone."""
+"""Random draws of pre-training: each is a function of a seed and of numbers like the step's."""
 
 from __future__ import annotations
 

@@ -77,16 +77,12 @@ _team = threading.local()
 
 
 @contextmanager
-def team(n_multiplications: float, device: torch.device) -> Iterator[None]:
+def team(n_multiplications: float) -> Iterator[None]:
     """Let :func:`run_on_threads` use all threads, and every PyTorch operation only one.
 
     PyTorch's own workers spin for milliseconds after each operation, on the core that the next
-    chunk needs. If the largest matrix product is small, the team has one thread. On a GPU there is
-    no team, because its threads would not use the caller's stream.
+    chunk needs. If the largest matrix product is small, the team has one thread.
     """
-    if device.type != "cpu":
-        yield
-        return
     size = num_threads_when_settled() if n_multiplications > _SMALL_PRODUCT else 1
     before, _team.size = getattr(_team, "size", 1), size
     try:

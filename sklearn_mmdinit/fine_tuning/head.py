@@ -25,8 +25,8 @@ from ..networks.info import N_EXAMPLES, inspect_logits, own_parameters
 from ..networks.passes import hooked
 from .net import Net, Rows
 
-# C of the logistic regression, on centred features of unit norm. On uncentred ones C = 30 is not
-# shown to be better: -0.1 to +0.6 points (n.s.) with 1 to 100 labels of each class.
+# C of the logistic regression, on features of unit norm. C = 30 on uncentred features gave -0.1 to
+# +0.6 points more than this on centred ones (n.s.), with 1 to 100 labels of each class.
 _C = 100.0
 # The classifiers fit the last layer to at most this many examples: with more, fine-tuning matters
 # more.
@@ -41,7 +41,7 @@ def linear_head(
     n_classes: int,
     fit_intercept: bool = True,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Weights (n_classes, n_units) and biases (n_classes,) of a logistic regression on H (n, ...).
+    """Weights (n_classes, n_units) and biases (n_classes,) of a regression on H (n, n_units).
 
     A class without examples gets weights of 0. Its bias is the smallest other bias minus
     log(n + 1).

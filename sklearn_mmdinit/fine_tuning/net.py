@@ -41,7 +41,7 @@ OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
 _FUSED = {torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD}
 _FUSED_EXCLUDES = {"optimizer__fused", "optimizer__foreach", "optimizer__differentiable"}
 
-# Parameters of skorch that a classifier has under the same name; the others it sets itself.
+# Parameters of skorch that a classifier sets itself, or has under the same name.
 _SET_HERE = {
     *("args", "kwargs", "module", "optimizer", "batch_size", "device", "dataset", "lr"),
     *("max_epochs", "train_split", "classes", "warm_start", "callbacks__best_epoch"),

@@ -51,25 +51,25 @@ def nearest_neighbors(
     1. Equal rows form a kind. One row of each kind is kept.
     2. For the kept rows, neighbours among the kept rows are searched, exactly or approximately.
     3. Every row gets the neighbours that were found for its kind. If other rows equal it, and
-       `n_neighbors` is above 1, its first neighbour is one of them.
+       `n_neighbors` is above 1, one of them takes the place of the last neighbour.
     """
     representatives, kind = distinct_rows(X)
     if representatives.size == 1:
         raise ValueError(f"all {len(X)} rows of X are equal, so that none has a neighbour; check X")
-    has_ring, n_neighbors = n_neighbors > 1, min(n_neighbors, representatives.size - 1)
+    n_neighbors = min(n_neighbors, representatives.size - 1)
     if is_auto(n_components):
         n_components = None if have_one_length(X) else _N_COMPONENTS
     n_components = X.shape[1] if n_components is None else n_components
     points = principal_components(X, n_components)[representatives]
     if (n := len(points)) >= exact_below and find_spec("pynndescent") is not None:
-        return share_neighbors(approximate(points, n_neighbors), kind, has_ring)
+        return share_neighbors(approximate(points, n_neighbors), kind, n_neighbors > 1)
     if n >= exact_below:
         minutes = f"{_SECONDS_A_PAIR * n * n / 60:.0f} minutes on two cores"
         warn_user(
             f"The exact neighbours of {n:,} rows may take {minutes}. A search that is nearly exact "
             "and much faster needs: pip install pynndescent"
         )
-    return share_neighbors(exact(points, n_neighbors, verbose=verbose), kind, has_ring)
+    return share_neighbors(exact(points, n_neighbors, verbose=verbose), kind, n_neighbors > 1)
 
 
 # The two searches

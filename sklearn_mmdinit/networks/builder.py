@@ -35,7 +35,7 @@ class NetworkBuilder:
 
     @classmethod
     def of(cls, factory: ModuleFactory, X: np.ndarray) -> tuple[NetworkBuilder, nn.Module, Theta0]:
-        """Build a module and inspect a copy on four rows of X; also returns its random weights."""
+        """Build a module and inspect a copy on four rows of X; also returns its initial weights."""
         module = factory.build().float().cpu()
         fresh, integers = fresh_theta0(factory, module, X.shape[1:]), needs_integers(module)
         pretraining_mode_(module)

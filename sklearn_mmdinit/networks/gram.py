@@ -75,8 +75,9 @@ def gram_layers(module: nn.Module) -> list[Any]:
     """Layers of a module that the gram sampler serves, in their order; none for other modules.
 
     It serves an MLP, and an nn.Sequential of nn.Linear, elementwise layers, nn.BatchNorm1d and an
-    nn.Flatten before the first nn.Linear, if each layer is there once and the last is nn.Linear.
-    What comes before the first nn.Linear is computed once, so it must not draw random numbers.
+    nn.Flatten before the first nn.Linear, if no layer with weights occurs twice and the last is
+    nn.Linear. What comes before the first nn.Linear is computed once, so it must not draw random
+    numbers.
     """
     layers = [] if has_hooks(module) else list(_flat(module))
     linears = [i for i, layer in enumerate(layers) if type(layer) is nn.Linear]

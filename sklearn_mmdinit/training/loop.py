@@ -75,7 +75,7 @@ def training_threads(
     largest = max(parameter.numel() for parameter in network.parameters())
     n_multiplications = config.rows_in_flight * largest
     if config.has_paper_terms and info.sampler == "gram":
-        return team(n_multiplications, device)
+        return team(n_multiplications)
     return worthwhile_threads(n_multiplications)
 
 

@@ -43,7 +43,7 @@ class ByEpochs:
 class ByCoherence:
     """When L_coh has stopped falling, the rate falls, and then the training ends.
 
-    If L_coh is then low, the rate stays constant for as many steps again.
+    At a low L_coh the rate first stays constant for as many steps again.
     """
 
     fewest: int  # steps
