@@ -559,13 +559,11 @@ class MMDInitializer(
         self.converged_ = None if config.coherence is None else self._judged(state)
         loss, where = self.best_loss_, "in the best window"
         if config.coherence and self.history_:
-            loss, where = self.loss_curve_[-1], "at the end"
+            last = [r["loss"] for r in self.history_ if r["step"] > state.step - config.window]
+            loss, where = float(np.mean(last)), "at the end"
         remedy = ""
         if self.history_ and self.history_[-1].get("detachment", 0.0) > _DROWNS:
-            remedy = (
-                "detachment_weight=0, because the term L_iod outweighs the others, as it often "
-            )
-            remedy += "does in deep networks"
+            remedy = "detachment_weight=0, because the term L_iod outweighs the others"
         if self.history_ and loss > _DIVERGED * max(state.first_loss, 1.0):
             remedy = f"a smaller learning_rate_init than {config.learning_rate_init}"
             remedy += ", or standardize X"

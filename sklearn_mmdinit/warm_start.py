@@ -127,7 +127,8 @@ def start_from(source: Source, factory: ModuleFactory, X: Any, n_classes: int) -
     elif source is not None:
         _check_will_fit(source, module, X.shape[1:], n_classes)
     head = architecture.last_layer
-    if not own_parameters(module, head):
+    # A subclass of nn.Linear may compute something else.
+    if not own_parameters(module, head) or type(module.get_submodule(head)) is not nn.Linear:
         head = ""
     return Start(factory, architecture, source, learned or fresh, head, needs_integers(module))
 

@@ -102,6 +102,7 @@ def test_one_neighbour_is_never_a_copy():
     found = nearest_neighbors(X, 1)
     np.testing.assert_array_equal(X[found[:, 0], 0], np.repeat([1.0, 0.0, 1.0], 4))
     assert len(set(found[:4, 0])) == 4  # each its own of the four copies
+    np.testing.assert_array_equal(X[:8][nearest_neighbors(X[:8], 2)[:, 0]], X[:8])  # of two kinds
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.int16])

@@ -139,7 +139,7 @@ def linear_probe_(module: nn.Module, X: Any, y: Any) -> nn.Module:
     if not needs_integers(net):
         warn_if_unscaled(rows)
     n_classes, head = inspect_logits(net, examples_for(net, rows[:N_EXAMPLES]))
-    if not own_parameters(net, head):
+    if not own_parameters(net, head) or type(net.get_submodule(head)) is not nn.Linear:
         raise ValueError(
             f"the module {type(net).__name__} must end in a plain nn.Linear that returns the "
             "logits, with parameters that need a gradient and are neither shared nor parametrised"

@@ -100,12 +100,12 @@ def split_examples(
         if hasattr(validation_split, "split"):
             (train, valid), *_ = validation_split.split(X, y)
             return np.asarray(train), np.asarray(valid)
-        counts, n_valid = np.bincount(y), int(np.ceil(validation_split * len(y)))
-        counts = counts[counts > 0]
+        n_valid, counts = int(np.ceil(float(validation_split) * len(y))), np.bincount(y)
+        n_train, counts = len(y) - n_valid, counts[counts > 0]
         # A stratified draw needs two examples of each class, one of them to train on, and room.
-        fewest = max(2.0, 1.0 / (1.0 - validation_split))
-        if counts.min() >= fewest and min(n_valid, len(y) - n_valid) >= len(counts):
-            splitter = StratifiedShuffleSplit(1, test_size=validation_split, random_state=seed)
+        has_enough = counts.min() >= max(2.0, len(y) / max(n_train, 1))
+        if has_enough and min(n_valid, n_train) >= len(counts):
+            splitter = StratifiedShuffleSplit(1, test_size=n_valid, random_state=seed)
             return next(splitter.split(X, y))
         order = np.random.RandomState(seed).permutation(len(y))
         _, kept = np.unique(y[order], return_index=True)

@@ -56,20 +56,20 @@ def nearest_neighbors(
     representatives, kind = distinct_rows(X)
     if representatives.size == 1:
         raise ValueError(f"all {len(X)} rows of X are equal, so that none has a neighbour; check X")
-    n_neighbors = min(n_neighbors, representatives.size - 1)
+    has_ring, n_neighbors = n_neighbors > 1, min(n_neighbors, representatives.size - 1)
     if is_auto(n_components):
         n_components = None if have_one_length(X) else _N_COMPONENTS
     n_components = X.shape[1] if n_components is None else n_components
     points = principal_components(X, n_components)[representatives]
     if (n := len(points)) >= exact_below and find_spec("pynndescent") is not None:
-        return share_neighbors(approximate(points, n_neighbors), kind, n_neighbors > 1)
+        return share_neighbors(approximate(points, n_neighbors), kind, has_ring)
     if n >= exact_below:
         minutes = f"{_SECONDS_A_PAIR * n * n / 60:.0f} minutes on two cores"
         warn_user(
             f"The exact neighbours of {n:,} rows may take {minutes}. A search that is nearly exact "
             "and much faster needs: pip install pynndescent"
         )
-    return share_neighbors(exact(points, n_neighbors, verbose=verbose), kind, n_neighbors > 1)
+    return share_neighbors(exact(points, n_neighbors, verbose=verbose), kind, has_ring)
 
 
 # The two searches

@@ -128,13 +128,13 @@ def _last_layer(module: nn.Module, outputs: _Outputs, logits: torch.Tensor) -> s
 
 
 def own_parameters(module: nn.Module, layer: str) -> tuple[str, ...]:
-    """Names of a plain nn.Linear's parameters; none if one is frozen, shared or parametrised."""
-    last = module.get_submodule(layer)
-    own = list(last.parameters()) if layer and type(last) is nn.Linear else []
-    every, ids = module.named_parameters(remove_duplicate=False), {id(p) for p in own}
-    names = tuple(name for name, parameter in every if id(parameter) in ids)
-    is_own = all(name.rpartition(".")[0] == layer for name in names)
-    return names if is_own and all(p.requires_grad for p in own) else ()
+    """Names of a layer's parameters; none if one is frozen, shared or parametrised."""
+    parameters = list(module.get_submodule(layer).parameters()) if layer else []
+    identities = {id(parameter) for parameter in parameters}
+    every = module.named_parameters(remove_duplicate=False)
+    names = tuple(name for name, parameter in every if id(parameter) in identities)
+    is_own = all(name in (f"{layer}.weight", f"{layer}.bias") for name in names)
+    return names if is_own and all(p.requires_grad for p in parameters) else ()
 
 
 def _attributes(module: nn.Module) -> list[tuple[str, int]]:

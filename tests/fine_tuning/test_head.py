@@ -124,6 +124,7 @@ def test_a_class_without_weight_is_never_predicted(init):
     [
         nn.utils.parametrizations.spectral_norm,
         nn.utils.parametrizations.orthogonal,
+        nn.utils.spectral_norm,
         lambda layer: layer.requires_grad_(False),
     ],
 )
