@@ -97,8 +97,7 @@ class EmbeddingClassifier(ClassifierMixin, BaseEstimator):
     which matters most for examples far from every mean; the term with :math:`n_c` keeps large
     classes from growing.
 
-    Label spreading uses ten neighbours of each example, or all other distinct examples if they are
-    fewer.
+    Label spreading uses ten neighbours, or all other distinct examples if they are fewer.
 
     Attributes
     ----------

@@ -17,7 +17,7 @@ from ._base.module_factory import ModuleFactory, factory_of_initializer
 from ._base.validation import add_error_context, shortened
 from .initializer import MMDInitializer
 from .networks.builder import fresh_theta0, module_to_train, needs_integers
-from .networks.info import own_parameters
+from .networks.info import is_plain_linear
 from .theta0 import Architecture, Theta0, set_theta0_, theta0_in
 
 _VALID = (
@@ -127,8 +127,7 @@ def start_from(source: Source, factory: ModuleFactory, X: Any, n_classes: int) -
     elif source is not None:
         _check_will_fit(source, module, X.shape[1:], n_classes)
     head = architecture.last_layer
-    # A subclass of nn.Linear may compute something else.
-    if not own_parameters(module, head) or type(module.get_submodule(head)) is not nn.Linear:
+    if not is_plain_linear(module, head):
         head = ""
     return Start(factory, architecture, source, learned or fresh, head, needs_integers(module))
 

@@ -131,7 +131,7 @@ BUDGET = {
     "coherence.py graph": 387,
     "objective.py losses": 408,
     "networks": 765,
-    "training": 745,
+    "training": 742,
     "theta0.py": 197,
     "mmd_init.py transforms.py": 361,
     "_base": 637,
@@ -150,9 +150,9 @@ def test_each_place_keeps_its_budget(places):
 def test_the_whole_package_keeps_its_budget():
     files = [PUBLIC, *FILES]
     assert len(files) <= 45
-    assert sum(map(n_code_lines, files)) <= 4707
+    assert sum(map(n_code_lines, files)) <= 4704
     texts = [path.read_text() for path in files]
-    assert sum(len(text.splitlines()) for text in texts) <= 8247
+    assert sum(len(text.splitlines()) for text in texts) <= 8245
     nodes = [node for text in texts for node in ast.walk(ast.parse(text))]
     calls = [node.func for node in nodes if isinstance(node, ast.Call)]
     assert sum(isinstance(node, ast.Raise) for node in nodes) <= 82

@@ -21,7 +21,7 @@ from .._base.environment import array_of
 from .._base.module_factory import uncompiled
 from .._base.validation import check_argument, shortened, warn_if_unscaled, warn_user
 from ..networks.builder import examples_for, hidden_of, needs_integers
-from ..networks.info import N_EXAMPLES, inspect_logits, own_parameters
+from ..networks.info import N_EXAMPLES, inspect_logits, is_plain_linear
 from ..networks.passes import hooked
 from .net import Net, Rows
 
@@ -139,7 +139,7 @@ def linear_probe_(module: nn.Module, X: Any, y: Any) -> nn.Module:
     if not needs_integers(net):
         warn_if_unscaled(rows)
     n_classes, head = inspect_logits(net, examples_for(net, rows[:N_EXAMPLES]))
-    if not own_parameters(net, head) or type(net.get_submodule(head)) is not nn.Linear:
+    if not is_plain_linear(net, head):
         raise ValueError(
             f"the module {type(net).__name__} must end in a plain nn.Linear that returns the "
             "logits, with parameters that need a gradient and are neither shared nor parametrised"

@@ -129,12 +129,15 @@ def _last_layer(module: nn.Module, outputs: _Outputs, logits: torch.Tensor) -> s
 
 def own_parameters(module: nn.Module, layer: str) -> tuple[str, ...]:
     """Names of a layer's parameters; none if one is frozen, shared or parametrised."""
-    parameters = list(module.get_submodule(layer).parameters()) if layer else []
-    identities = {id(parameter) for parameter in parameters}
-    every = module.named_parameters(remove_duplicate=False)
-    names = tuple(name for name, parameter in every if id(parameter) in identities)
+    own = {id(p): p for p in module.get_submodule(layer).parameters()} if layer else {}
+    names = tuple(n for n, p in module.named_parameters(remove_duplicate=False) if id(p) in own)
     is_own = all(name in (f"{layer}.weight", f"{layer}.bias") for name in names)
-    return names if is_own and all(p.requires_grad for p in parameters) else ()
+    return names if is_own and all(p.requires_grad for p in own.values()) else ()
+
+
+def is_plain_linear(module: nn.Module, layer: str) -> bool:
+    """Whether a layer is an nn.Linear, and no subclass, with trainable parameters of its own."""
+    return bool(own_parameters(module, layer)) and type(module.get_submodule(layer)) is nn.Linear
 
 
 def _attributes(module: nn.Module) -> list[tuple[str, int]]:

@@ -70,7 +70,7 @@ def training_threads(
     network: nn.Module, info: ModuleInfo, config: Config, device: torch.device
 ) -> AbstractContextManager[None]:
     """A context manager that divides the work of a step among threads."""
-    if device.type != "cpu":
+    if device.type != "cpu":  # threads of a team would not use the caller's stream
         return nullcontext()
     largest = max(parameter.numel() for parameter in network.parameters())
     n_multiplications = config.rows_in_flight * largest
@@ -153,9 +153,8 @@ def train(
                 state.is_stopped = is_bool and bool(answer)
             if not (ends_window or is_over or state.is_stopped):
                 continue
-            state.end_window(
-                in_window, config.window, builder.theta0_of(network), _moments(network, optimizer)
-            )
+            theta0, moments = builder.theta0_of(network), _moments(network, optimizer)
+            state.end_window(in_window, config.window, theta0, moments)
             in_window, n_steps = np.zeros_like(in_window), schedule.n_steps(state)
             bar.total = n_steps
             if keep is not None:
@@ -213,10 +212,8 @@ def _adam(network: nn.Module, rate: torch.Tensor, state: State) -> torch.optim.A
             # Adam skips parameters whose gradient is None, and would begin their moments later.
             parameter.grad = torch.zeros_like(parameter)
         if name in state.moments:
-            dtype = parameter.dtype
-            moments = (
-                torch.tensor(m, device=rate.device, dtype=dtype) for m in state.moments[name]
-            )
+            like: Any = {"device": parameter.device, "dtype": parameter.dtype}
+            moments = (torch.tensor(m, **like) for m in state.moments[name])
             optimizer.state[parameter] = {
                 "step": torch.tensor(state.step, dtype=torch.float32, device=parameter.device),
                 **dict(zip(_MOMENTS, moments, strict=True)),
