@@ -41,7 +41,7 @@ def headline_table(library: Library) -> Table:
     """What the picture shows, as numbers."""
     title = (
         "Test accuracy (%). Baseline: a network from random weights; for sentences, a logistic "
-        "regression. The second row compares three choices of ten images, classified by our features"
+        "regression. The second row compares choices of ten images, classified by our features"
     )
     frame = headline_figures(library).map("{:.1f}".format).rename(columns=COLUMNS)
     frame.loc[WHICH] += CHOSEN_BY
